@@ -1,0 +1,51 @@
+"""What a compressor is."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from accordion_bench.communicator import Communicator
+from accordion_bench.gradients import Layout
+
+
+class Compressor(ABC):
+    """Turns the workers' gradients into one averaged update and sends as little as it can.
+
+    A subclass takes keyword-only settings after `layout` and `seed`, is final, and keeps no error memory
+    (Aggregator does). Randomness is drawn from `generator_for(seed, purpose, self.updates, worker)`.
+    1-D tensors (`layout.dense`) are averaged uncompressed, in the same collective as something else where possible.
+    A NaN or Inf in any worker's gradient must make the update non-finite on every worker.
+
+    Attributes:
+        layout: of the flat buffers.
+        seed: the run's seed, shared by all workers.
+        levels_L: current level of every layer.
+        updates: number of calls of `reduce` so far; it and `state_dict` are all that a checkpoint needs.
+    """
+
+    def __init__(self, layout: Layout, seed: int) -> None:
+        self.layout = layout
+        self.seed = seed
+        self.levels_L: tuple[float, ...] = ()
+        self.updates = 0
+
+    def set_levels(self, levels_L: Sequence[float]) -> None:
+        """Use these levels, one per layer, from the next `reduce` on. Rare: epoch boundaries."""
+        self.levels_L = tuple(levels_L)
+
+    @abstractmethod
+    def reduce(self, grads_HN: Tensor, communicator: Communicator) -> Tensor:
+        """Average over all workers -> (N,); leaves in grads_HN what was not sent.
+
+        With one worker, update + residual equals the input.
+        """
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """What must survive besides `updates`, keyed by parameter name."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """The reverse of `state_dict`; called after `set_levels`."""
