@@ -1,0 +1,193 @@
+"""What a run leaves behind, written so that a reader never sees half a file. No torch.
+
+    <results>/runs/<slug>-<hash>/seed-<n>/
+        config.yaml        the whole configuration
+        environment.json   versions, device, hosts, git state, and the model's layers
+        epochs.jsonl       one line per finished epoch
+        summary.json       written last: a run is finished when it exists
+        failure.json       instead of it when the run diverged or failed
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from accordion_bench.errors import UserError
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class EpochRecord:
+    """One line of epochs.jsonl.
+
+    Attributes:
+        epoch: counted from 0.
+        updates: optimiser steps in this epoch.
+        skipped: updates left out because a gradient was not finite.
+        learning_rate: the rate the optimiser used (batch multiple included).
+        batch_multiple: backward passes per update and worker.
+        loss: mean training loss over all workers.
+        metrics: of the test split after this epoch, e.g. {"loss": 1.2, "accuracy": 55.1} (accuracy in percent).
+        traffic: of one worker in this epoch, Traffic.as_dict().
+        seconds: this epoch's training time by section (data, compute, compress, communicate, other) and "evaluate".
+        level_index_L: index into the level ladder per layer used in this epoch.
+        norms_L: Euclidean norm per layer of the gradient summed over this epoch.
+        norm: the same over the whole model.
+        critical: whether the scheduler regarded this epoch as critical.
+        extra: anything a compressor or scheduler wants on record (rates it chose, eigenvalues).
+        time: seconds since the Unix epoch when the line was written.
+    """
+
+    epoch: int
+    updates: int
+    learning_rate: float
+    batch_multiple: int
+    loss: float
+    metrics: dict[str, float]
+    traffic: dict[str, dict[str, int]]
+    seconds: dict[str, float]
+    level_index_L: tuple[int, ...]
+    norms_L: tuple[float, ...]
+    norm: float
+    critical: bool = False
+    skipped: int = 0
+    extra: dict[str, Any] = field(default_factory=dict)
+    time: float = 0.0
+
+
+@dataclass(frozen=True)
+class Summary:
+    """summary.json: totals of a finished run.
+
+    Attributes:
+        epochs: finished epochs.
+        updates: optimiser steps.
+        metric: name of the task's metric.
+        higher_is_better: its direction.
+        final: its value after the last epoch.
+        best: its best value.
+        loss: training loss of the last epoch.
+        floats_per_worker: 32-bit gradient words one worker sent.
+        paper_floats: the same under the paper's convention.
+        bytes_per_worker: bytes.
+        collectives: gradient collectives.
+        training_seconds: measured, without evaluation.
+        skipped: updates left out.
+        workers: A.
+        parameters: of the model.
+        schema: version of this format.
+    """
+
+    epochs: int
+    updates: int
+    metric: str
+    higher_is_better: bool
+    final: float
+    best: float
+    loss: float
+    floats_per_worker: float
+    paper_floats: float
+    bytes_per_worker: int
+    collectives: int
+    training_seconds: float
+    skipped: int
+    workers: int
+    parameters: int
+    schema: int = SCHEMA
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Put text into path: write beside it, flush to disk, rename. Raises OSError; path is then as before."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+@dataclass(frozen=True)
+class RunDirectory:
+    """Reads and writes the files of one run; `path` is .../<slug>-<hash>/seed-<n>."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """<slug>-<hash>."""
+        return self.path.parent.name
+
+    @property
+    def seed(self) -> int:
+        """The run's seed."""
+        return int(self.path.name.removeprefix("seed-"))
+
+    @property
+    def finished(self) -> bool:
+        """Whether summary.json exists."""
+        return (self.path / "summary.json").exists()
+
+    def write_json(self, name: str, value: Mapping[str, Any]) -> None:
+        """Write one of the JSON files atomically."""
+        write_atomically(self.path / name, json.dumps(value, indent=1) + "\n")
+
+    def read_json(self, name: str) -> dict[str, Any] | None:
+        """One of the JSON files, or None where it does not exist; UserError if it is damaged."""
+        path = self.path / name
+        try:
+            value = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
+            raise UserError(f"{path} is not valid JSON ({error}); restore it or delete the run's directory") from None
+        if not isinstance(value, dict):
+            raise UserError(f"{path} must hold a JSON object; restore it or delete the run's directory")
+        return value
+
+    def write_epochs(self, records: Iterable[EpochRecord]) -> None:
+        """Replace epochs.jsonl (resume: lines after the checkpoint are dropped)."""
+        write_atomically(self.path / "epochs.jsonl", "".join(_line(record) for record in records))
+
+    def append_epoch(self, record: EpochRecord) -> None:
+        """Add one line and flush it to disk."""
+        with open(self.path / "epochs.jsonl", "a", encoding="utf-8") as file:
+            file.write(_line(record))
+            file.flush()
+            os.fsync(file.fileno())
+
+    def read_epochs(self) -> list[EpochRecord]:
+        """All whole lines, in order; a torn last line (a crash while appending) is left out. UserError if damaged."""
+        path = self.path / "epochs.jsonl"
+        if not path.exists():
+            return []
+        records: list[EpochRecord] = []
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
+        for number, line in enumerate(lines):
+            if number == len(lines) - 1 and not line.endswith("\n"):
+                break
+            try:
+                values = json.loads(line)
+                values["level_index_L"] = tuple(values["level_index_L"])
+                values["norms_L"] = tuple(values["norms_L"])
+                record = EpochRecord(**values)
+            except (ValueError, TypeError, KeyError) as error:
+                raise UserError(f"{path} line {number + 1} is not an epoch record ({error}); restore it or delete the run") from None
+            if record.epoch != number:
+                raise UserError(f"{path} line {number + 1} must be epoch {number}, got {record.epoch}; restore it or delete the run")
+            records.append(record)
+        return records
+
+
+def _line(record: EpochRecord) -> str:
+    return json.dumps(asdict(record), separators=(",", ":")) + "\n"
