@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
+from accordion_bench.errors import UserError
 from accordion_bench.ladders import FRACTIONS, RANKS, Ladder
+from accordion_bench.settings import check_settings, closest, load_object
+
+if TYPE_CHECKING:
+    from accordion_bench.compressors.base import Compressor
+    from accordion_bench.gradients import Layout
 
 
 @dataclass(frozen=True)
@@ -26,3 +34,25 @@ COMPRESSORS: dict[str, Entry] = {
     "randomk": Entry("accordion_bench.compressors.randomk:RandomK", FRACTIONS),
     "topk": Entry("accordion_bench.compressors.topk:TopK", FRACTIONS),
 }
+
+
+def find_compressor(name: str) -> Entry:
+    """The entry of a registered name, or one for a user's own "module:Class" (its class attribute `ladder`)."""
+    if ":" in name:
+        ladder = getattr(load_object(name, "compressor.name"), "ladder", None)
+        if not isinstance(ladder, Ladder):
+            raise UserError(f"{name} must have a class attribute `ladder`, e.g. accordion_bench.ladders.FRACTIONS")
+        return Entry(name, ladder)
+    if name not in COMPRESSORS:
+        known = ", ".join(COMPRESSORS)
+        raise UserError(f"no compressor {name!r}{closest(name, list(COMPRESSORS))} There are: {known}")
+    return COMPRESSORS[name]
+
+
+def build_compressor(
+    name: str, layout: Layout, seed: int, *, error_feedback: bool, settings: Mapping[str, Any]
+) -> Compressor:
+    """The compressor with its settings checked; UserError if one is wrong."""
+    kind = load_object(find_compressor(name).path, "compressor.name")
+    checked = check_settings(kind, settings, "compressor", skip=("error_feedback",))
+    return kind(layout, seed, error_feedback=error_feedback, **checked)

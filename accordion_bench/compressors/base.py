@@ -22,13 +22,15 @@ class Compressor(ABC):
     Attributes:
         layout: of the flat buffers.
         seed: the run's seed, shared by all workers.
+        error_feedback: whether what is not sent will be sent later; an unbiased variant may depend on it.
         levels_L: current level of every layer.
         updates: number of calls of `reduce` so far; it and `state_dict` are all that a checkpoint needs.
     """
 
-    def __init__(self, layout: Layout, seed: int) -> None:
+    def __init__(self, layout: Layout, seed: int, *, error_feedback: bool = True) -> None:
         self.layout = layout
         self.seed = seed
+        self.error_feedback = error_feedback
         self.levels_L: tuple[float, ...] = ()
         self.updates = 0
 
@@ -42,6 +44,13 @@ class Compressor(ABC):
 
         With one worker, update + residual equals the input.
         """
+
+    def average_dense(self, grads_HN: Tensor, update_N: Tensor, communicator: Communicator) -> None:
+        """Average the 1-D tensors into update_N and leave zeros in grads_HN; one collective, or none without any."""
+        dense = self.layout.dense
+        if dense.stop > dense.start:
+            update_N[dense] = communicator.mean(grads_HN[:, dense])
+            grads_HN[:, dense] = 0
 
     def state_dict(self) -> dict[str, Tensor]:
         """What must survive besides `updates`, keyed by parameter name."""

@@ -1,0 +1,19 @@
+"""No compression: synchronous SGD."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from accordion_bench.communicator import Communicator
+from accordion_bench.compressors.base import Compressor
+
+
+class Uncompressed(Compressor):
+    """The plain mean, one collective of N words. Levels are ignored."""
+
+    def reduce(self, grads_HN: Tensor, communicator: Communicator) -> Tensor:
+        """Average over all workers -> (N,); leaves zeros in grads_HN."""
+        update_N = communicator.mean(grads_HN)
+        grads_HN.zero_()
+        self.updates += 1
+        return update_N

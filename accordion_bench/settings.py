@@ -1,0 +1,79 @@
+"""A component's own settings, checked against its constructor. No torch."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+import types
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from accordion_bench.errors import UserError
+
+
+def load_object(path: str, what: str) -> Any:
+    """The object at "module:name", a part of this package or a user's own; UserError if it is not there."""
+    module, _, name = path.partition(":")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise UserError(f"{what} must be a name or module:object that can be imported, got {path!r} ({error})") from None
+
+
+def closest(word: str, words: list[str] | tuple[str, ...]) -> str:
+    """'; did you mean x?' or nothing."""
+    near = difflib.get_close_matches(word, words, n=1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def check_settings(
+    component: Callable[..., Any], settings: Mapping[str, Any], where: str, skip: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """Settings that fit the component's keyword-only arguments, lists turned into tuples.
+
+    Args:
+        component: a class or function whose keyword-only arguments are its settings.
+        settings: what the user gave.
+        where: prefix for messages, "compressor" for compressor.rank.
+        skip: keyword-only arguments that are not settings.
+
+    Raises:
+        UserError: on an unknown key or a value of another type.
+    """
+    target = component.__init__ if inspect.isclass(component) else component  # type: ignore[misc]
+    hints = typing.get_type_hints(target)
+    parameters = inspect.signature(component).parameters
+    allowed = [
+        name for name, parameter in parameters.items() if parameter.kind is parameter.KEYWORD_ONLY and name not in skip
+    ]
+    checked = {}
+    for key, value in settings.items():
+        if key not in allowed:
+            known = ", ".join(allowed) or "none"
+            raise UserError(f"{where} has no setting {key!r}{closest(key, allowed)} There are: {known}".replace("? T", "? t"))
+        value = tuple(value) if isinstance(value, list) else value
+        if not _fits(value, hints.get(key, Any)):
+            kind = getattr(hints[key], "__name__", str(hints[key])) if inspect.isclass(hints[key]) else str(hints[key])
+            raise UserError(f"{where}.{key} must be {kind.replace('typing.', '')}, got {value!r}")
+        checked[key] = value
+    return checked
+
+
+def _fits(value: object, hint: Any) -> bool:
+    """Whether a value is of a type; an int is a float, but a bool is neither."""
+    if hint is Any or hint is None.__class__ and value is None:
+        return True
+    origin = typing.get_origin(hint)
+    if origin in (typing.Union, types.UnionType):
+        return any(_fits(value, option) for option in typing.get_args(hint))
+    if origin is typing.Literal:
+        return value in typing.get_args(hint)
+    if origin is not None:
+        return isinstance(value, origin) or (isinstance(value, tuple) and issubclass(tuple, origin))
+    if isinstance(value, bool):
+        return hint is bool
+    if hint is float:
+        return isinstance(value, (int, float))
+    return isinstance(value, hint)
