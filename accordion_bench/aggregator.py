@@ -49,10 +49,13 @@ class Aggregator:
         return update_N, finite
 
     def _show_bad_numbers(self, grads_HN: Tensor) -> None:
-        """Make a non-finite gradient visible in what is always sent: one bad element spoils the 1-D tensors."""
+        """Make a non-finite gradient visible in what is always sent: one bad element spoils all 1-D tensors.
+
+        A model without 1-D tensors has its whole gradient spoiled, since Random-K, say, might not send the bad element.
+        """
         dense = self.compressor.layout.dense
-        if dense.stop > dense.start and grads_HN.numel():
-            grads_HN[:, dense] += 0 * torch.linalg.vector_norm(grads_HN, ord=torch.inf, dim=1, keepdim=True)
+        shown = dense if dense.stop > dense.start else slice(None)
+        grads_HN[:, shown] += 0 * torch.linalg.vector_norm(grads_HN, ord=torch.inf, dim=1, keepdim=True)
 
     def memory(self, hosted: int) -> Tensor | None:
         """One hosted worker's memory (N,), or None before the first update or without error feedback."""

@@ -101,6 +101,13 @@ class Communicator:
             dist.all_reduce(x)
         return x
 
+    def from_first(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Process 0's tensors, on every process; overwrites the others'. Not counted: evaluation and resuming."""
+        if self.processes > 1:
+            for tensor in tensors.values():
+                dist.broadcast(tensor, src=0)
+        return tensors
+
     def barrier(self) -> None:
         """Wait for every process."""
         if self.processes > 1:

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from accordion_bench.communicator import Communicator
-from accordion_bench.gradients import Layout
+from accordion_bench.gradients import Layout, Slot
+from accordion_bench.traffic import BYTES_PER_FLOAT, Traffic
 
 
 class Compressor(ABC):
@@ -44,6 +45,26 @@ class Compressor(ABC):
 
         With one worker, update + residual equals the input.
         """
+
+    @abstractmethod
+    def layer_words(self, slot: Slot, level: float) -> float:
+        """32-bit words that one worker sends per update for one layer at one level (float32 gradients)."""
+
+    gathers: bool = False  # layers travel in one gather and 1-D tensors in one mean; else all in one mean
+
+    def cost(self, levels_L: Sequence[float]) -> Traffic:
+        """What the meter will count for one update at these levels, before anything is sent."""
+        words = sum(self.layer_words(slot, level) for slot, level in zip(self.layout.layers, levels_L, strict=True))
+        dense = self.layout.dense.stop - self.layout.dense.start
+        traffic = Traffic()
+        if self.gathers:
+            if self.layout.layers:
+                traffic.gather.add(elements=round(words), bytes=round(BYTES_PER_FLOAT * words))
+            if dense:
+                traffic.mean.add(elements=dense, bytes=BYTES_PER_FLOAT * dense)
+        else:
+            traffic.mean.add(elements=round(words) + dense, bytes=round(BYTES_PER_FLOAT * (words + dense)))
+        return traffic
 
     def average_dense(self, grads_HN: Tensor, update_N: Tensor, communicator: Communicator) -> None:
         """Average the 1-D tensors into update_N and leave zeros in grads_HN; one collective, or none without any."""

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from accordion_bench.communicator import Communicator
 from accordion_bench.compressors.base import Compressor
+from accordion_bench.gradients import Slot
 
 
 class Uncompressed(Compressor):
@@ -17,3 +18,7 @@ class Uncompressed(Compressor):
         grads_HN.zero_()
         self.updates += 1
         return update_N
+
+    def layer_words(self, slot: Slot, level: float) -> float:
+        """Every element is one word."""
+        return slot.size

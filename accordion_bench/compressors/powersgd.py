@@ -16,8 +16,9 @@ from torch import Tensor
 from accordion_bench.communicator import Communicator
 from accordion_bench.compressors.base import Compressor
 from accordion_bench.errors import UserError
-from accordion_bench.gradients import Layout
+from accordion_bench.gradients import Layout, Slot
 from accordion_bench.seeds import generator_for
+from accordion_bench.traffic import BYTES_PER_FLOAT, Traffic
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,23 @@ class PowerSGD(Compressor):
         self._q = None
         if kept:
             self.load_state_dict(kept)
+
+    def layer_words(self, slot: Slot, level: float) -> float:
+        """r(n + m), or n m where that is not less."""
+        return min(_rank(slot, level) * (slot.rows + slot.columns), slot.size)
+
+    def cost(self, levels_L: Sequence[float]) -> Traffic:
+        """One mean of all P with what travels dense, one of all Q."""
+        first, second = self.layout.dense.stop - self.layout.dense.start, 0
+        for slot, level in zip(self.layout.layers, levels_L, strict=True):
+            r = _rank(slot, level)
+            compressed = r * (slot.rows + slot.columns) < slot.size
+            first += r * slot.rows if compressed else slot.size
+            second += r * slot.columns if compressed else 0
+        traffic = Traffic()
+        for elements in (first, second) if second else (first,):
+            traffic.mean.add(elements=elements, bytes=BYTES_PER_FLOAT * elements)
+        return traffic
 
     def _arrange(self) -> None:
         """Lay out the factors for the current ranks."""
@@ -191,6 +209,10 @@ class PowerSGD(Compressor):
                 if old is not None:
                     columns = min(old.shape[1], group.rank)
                     group.q(self._q)[place, :, :columns] = old[:, :columns]
+
+
+def _rank(slot: Slot, level: float) -> int:
+    return min(int(level), slot.rows, slot.columns)
 
 
 def orthonormalise(p: Tensor) -> None:

@@ -12,6 +12,7 @@ from torch import Tensor
 from accordion_bench.communicator import Communicator
 from accordion_bench.compressors.base import Compressor
 from accordion_bench.compressors.topk import kept_count
+from accordion_bench.gradients import Slot
 from accordion_bench.seeds import seed_for
 
 
@@ -21,6 +22,10 @@ class RandomK(Compressor):
     One collective for the whole model. With error feedback values are sent as they are; without it they are
     multiplied by n/k, which makes the update unbiased. The levels are kept fractions.
     """
+
+    def layer_words(self, slot: Slot, level: float) -> float:
+        """k: the indices follow from the shared seed."""
+        return kept_count(level, slot.size)
 
     @torch.no_grad()
     def reduce(self, grads_HN: Tensor, communicator: Communicator) -> Tensor:

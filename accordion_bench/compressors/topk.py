@@ -11,6 +11,7 @@ from torch import Tensor
 
 from accordion_bench.communicator import Communicator
 from accordion_bench.compressors.base import Compressor
+from accordion_bench.gradients import Slot
 
 
 class TopK(Compressor):
@@ -19,6 +20,12 @@ class TopK(Compressor):
     Two collectives for the whole model: one gather of 2k words (an index is one word), one mean of the 1-D tensors.
     The levels are kept fractions.
     """
+
+    gathers = True
+
+    def layer_words(self, slot: Slot, level: float) -> float:
+        """2k: a value and an index for every element sent."""
+        return 2 * kept_count(level, slot.size)
 
     @torch.no_grad()
     def reduce(self, grads_HN: Tensor, communicator: Communicator) -> Tensor:
@@ -46,8 +53,8 @@ class TopK(Compressor):
 
 
 def kept_count(fraction: float, size: int) -> int:
-    """k of n elements; at least one. A fraction such as 0.29 keeps 29 of 100 although 0.29 * 100 < 29 in binary."""
-    return max(1, int(round(fraction * size, 6)))
+    """k of n elements: max(1, int(fraction n)), as published."""
+    return max(1, int(fraction * size))
 
 
 def largest(magnitudes_n: Tensor, k: int) -> Tensor:
