@@ -121,6 +121,14 @@ class Communicator:
         dist.all_gather_object(values, value)
         return values
 
+    def collect(self, value: object) -> list[object] | None:
+        """Every process's value, in process order, on process 0; None elsewhere. Not counted."""
+        if self.processes == 1:
+            return [value]
+        values: list[object] | None = [None] * self.processes if self.process == 0 else None
+        dist.gather_object(value, values, dst=0)
+        return values
+
     def _sum(self, x_H: Tensor) -> Tensor:
         total = x_H.sum(0, dtype=x_H.dtype) if self.hosted > 1 else x_H[0].clone()
         if self.processes > 1:

@@ -1,0 +1,255 @@
+"""RunConfig -> objects -> Trainer: the only place where registries are looked up."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from accordion_bench import checkpoint
+from accordion_bench.aggregator import Aggregator
+from accordion_bench.clock import Clock
+from accordion_bench.communicator import Communicator
+from accordion_bench.compressors import build_compressor
+from accordion_bench.compressors.base import Compressor
+from accordion_bench.config import RunConfig, to_yaml
+from accordion_bench.environment import describe_environment
+from accordion_bench.errors import Diverged, UserError
+from accordion_bench.gradients import Layout
+from accordion_bench.lr_schedule import LRSchedule
+from accordion_bench.models import build_model
+from accordion_bench.optimizer import build_optimizer
+from accordion_bench.progress import Progress, human_count
+from accordion_bench.records import EpochRecord, RunDirectory, Summary, write_atomically
+from accordion_bench.schedulers import build_scheduler
+from accordion_bench.schedulers.base import Problem
+from accordion_bench.seeds import seed_for
+from accordion_bench.statistics import GradientSum
+from accordion_bench.tasks import build_task
+from accordion_bench.traffic import Traffic
+from accordion_bench.trainer import Trainer, private_randomness
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where this process stands in the job."""
+
+    process: int
+    processes: int
+    device: str  # "cpu", "cuda:0"
+
+
+def build_trainer(config: RunConfig, place: Place) -> Trainer:
+    """All objects of a run. Raises UserError where the configuration does not fit the data."""
+    device = torch.device(place.device)
+    clock = Clock(device)
+    communicator = Communicator(config.workers // place.processes, place.process, place.processes, clock)
+    task = build_task(
+        config.dataset,
+        batch_per_worker=config.batch.per_worker,
+        workers=config.workers,
+        seed=config.seed,
+        device=device,
+        shuffle=config.shuffle,
+    )
+    if config.batch.multipliers[0] > task.batches_per_epoch:
+        raise UserError(
+            f"batch.multipliers must not exceed the {task.batches_per_epoch} batches of an epoch, "
+            f"got {config.batch.multipliers[0]}; choose a smaller multiple or batch.per_worker"
+        )
+    with private_randomness(seed_for(config.seed, "model"), torch.device("cpu")):
+        model = build_model(config.model.name, task.facts, config.model.settings)
+    model.to(device)
+    layout = Layout.of(model)
+    compressor = build_compressor(
+        config.compressor.name,
+        layout,
+        config.seed,
+        error_feedback=config.compressor.error_feedback,
+        settings=config.compressor.settings,
+    )
+    parameters = dict(model.named_parameters())
+    return Trainer(
+        task=task,
+        model=model,
+        layout=layout,
+        aggregator=Aggregator(
+            compressor, error_feedback=config.compressor.error_feedback, combine=config.aggregate
+        ),
+        scheduler=build_scheduler(config.scheduler.name, config.scheduler.settings, config.statistic),
+        problem=problem_of(config, layout, compressor),
+        levels=config.compressor.levels,
+        lr_schedule=LRSchedule(config.lr_schedule, config.workers),
+        optimizer=build_optimizer([parameters[slot.name] for slot in layout.slots], config.optimizer),
+        communicator=communicator,
+        seed=config.seed,
+        statistic=GradientSum(
+            layout, config.statistic == "local", communicator, torch.zeros(layout.size, device=device)
+        ),
+        clip_norm=config.optimizer.clip_norm,
+        skip_nonfinite=config.on_nonfinite == "skip",
+    )
+
+
+def problem_of(config: RunConfig, layout: Layout, compressor: Compressor) -> Problem:
+    """What the scheduler may choose from."""
+    return Problem(
+        layers=tuple(slot.name for slot in layout.layers),
+        rungs=len(config.compressor.levels),
+        multiples=config.batch.multipliers,
+        epochs=config.epochs,
+        floats_per_step=tuple(
+            compressor.cost([level] * len(layout.layers)).floats_per_worker for level in config.compressor.levels
+        ),
+    )
+
+
+def execute(config: RunConfig, place: Place) -> Summary:
+    """Train, or continue, and leave the records; every process of the job calls this.
+
+    Raises:
+        UserError: before anything is written.
+        Diverged: after failure.json has been written; finished epochs stay.
+    """
+    trainer = build_trainer(config, place)
+    first = place.process == 0
+    directory = RunDirectory(config.directory)
+    progress = _progress(config, trainer, silent=config.quiet or not first)
+    records = _resume(config, trainer, directory, progress)
+    hosts = trainer.communicator.objects(f"{_host()}:{place.device}")
+    if first:
+        _begin_records(config, trainer, directory, records, hosts)
+    progress.say(_announcement(trainer, directory.path))
+    trainer.on_update = progress.update
+    progress.begin(trainer.position, trainer.traffic)
+    try:
+        for record in trainer.epochs():
+            _check_loss(record)
+            records.append(record)
+            if first:
+                directory.append_epoch(record)
+            progress.epoch(record)
+            if config.checkpoint.enabled and _checkpoint_due(config, trainer):
+                _save(trainer, directory)
+    except Diverged as error:
+        if first:
+            directory.write_json(
+                "failure.json",
+                {"state": "diverged", "message": str(error), "epoch": error.epoch, "step": error.step, "layer": error.layer},
+            )
+        raise
+    finally:
+        progress.end()
+    summary = summarise(config, trainer, records)
+    if first:
+        directory.write_json("summary.json", summary.__dict__)
+        if not config.checkpoint.keep:
+            checkpoint.remove(directory.path)
+    trainer.communicator.barrier()
+    return summary
+
+
+def _host() -> str:
+    import socket
+
+    return socket.gethostname()
+
+
+def _progress(config: RunConfig, trainer: Trainer, silent: bool) -> Progress:
+    return Progress(
+        config,
+        silent=silent,
+        examples_per_batch=config.batch.per_worker * config.workers,
+        low_floats=trainer.problem.floats_per_step[-1],
+        metric=trainer.task.metric,
+    )
+
+
+def _announcement(trainer: Trainer, path: Path) -> str:
+    """What the run will send at most and at least, and where its results go."""
+    updates = (trainer.problem.epochs - trainer.position) * trainer.task.batches_per_epoch
+    most = updates * max(trainer.problem.floats_per_step)
+    least = updates // max(trainer.problem.multiples) * min(trainer.problem.floats_per_step)
+    amount = human_count(most) if most == least else f"{human_count(least)}to {human_count(most)}"
+    start = f"continues at epoch {trainer.position} and " if trainer.position else ""
+    return f"{start}will send {amount}floats per worker   {path}"
+
+
+def _check_loss(record: EpochRecord) -> None:
+    if not math.isfinite(record.loss):
+        raise Diverged(record.epoch, record.updates, "(all)", "training loss")
+
+
+def _checkpoint_due(config: RunConfig, trainer: Trainer) -> bool:
+    return trainer.position % config.checkpoint.every_epochs == 0 and trainer.position < config.epochs
+
+
+def _save(trainer: Trainer, directory: RunDirectory) -> None:
+    """Collect every worker's state on process 0 and write it."""
+    own = [checkpoint.detached(trainer.worker_state_dict(h)) for h in range(trainer.communicator.hosted)]
+    everyone = trainer.communicator.collect(own)
+    if everyone is not None:
+        workers = [state for part in everyone for state in part]  # type: ignore[attr-defined]
+        checkpoint.save(directory.path, {"shared": trainer.state_dict(), "workers": workers})
+
+
+def _resume(config: RunConfig, trainer: Trainer, directory: RunDirectory, progress: Progress) -> list[EpochRecord]:
+    """Load the newest readable checkpoint, if any; the records of the epochs before it."""
+    if not config.checkpoint.enabled:
+        return []
+    for path in checkpoint.candidates(directory.path):
+        try:
+            state = checkpoint.load(path)
+        except checkpoint.DamagedCheckpoint as error:
+            progress.say(f"warning: {error}; trying the one before")
+            continue
+        position = state["shared"]["position"]
+        records = directory.read_epochs()[:position]
+        if len(records) < position:
+            progress.say(f"warning: {path} is at epoch {position} but only {len(records)} epochs are on record; not used")
+            continue
+        hosted = trainer.communicator.hosted_workers
+        trainer.load_state_dict(state["shared"], [state["workers"][worker] for worker in hosted])
+        return records
+    return []
+
+
+def _begin_records(
+    config: RunConfig, trainer: Trainer, directory: RunDirectory, records: list[EpochRecord], hosts: list[Any]
+) -> None:
+    write_atomically(directory.path / "config.yaml", to_yaml(config))
+    layers = [{"name": slot.name, "shape": list(slot.shape)} for slot in trainer.layout.layers]
+    environment = describe_environment(trainer.grads_HN.device, hosts)
+    environment["model"] = {"parameters": trainer.layout.size, "layers": layers}
+    directory.write_json("environment.json", environment)
+    directory.write_epochs(records)
+    (directory.path / "failure.json").unlink(missing_ok=True)
+
+
+def summarise(config: RunConfig, trainer: Trainer, records: list[EpochRecord]) -> Summary:
+    """Totals over the records of a finished run."""
+    task = trainer.task
+    values = [record.metrics[task.metric] for record in records]
+    traffic = sum((Traffic.from_dict(record.traffic) for record in records), Traffic())
+    return Summary(
+        epochs=len(records),
+        updates=sum(record.updates for record in records),
+        metric=task.metric,
+        higher_is_better=task.higher_is_better,
+        final=values[-1],
+        best=max(values) if task.higher_is_better else min(values),
+        loss=records[-1].loss,
+        floats_per_worker=traffic.floats_per_worker,
+        paper_floats=traffic.paper_floats(config.workers),
+        bytes_per_worker=traffic.bytes_per_worker,
+        collectives=traffic.collectives,
+        training_seconds=sum(
+            seconds for record in records for name, seconds in record.seconds.items() if name != "evaluate"
+        ),
+        skipped=sum(record.skipped for record in records),
+        workers=config.workers,
+        parameters=trainer.layout.size,
+    )
