@@ -19,6 +19,8 @@ class Problem:
         multiples: the batch ladder's multiples, index 0 the largest batch, the last one the base batch.
         epochs: length of the run.
         floats_per_step: for every rung, what one update costs one worker if all layers use it (32-bit words).
+        words_LK: the same for every layer alone and rung, 1-D tensors left out; () where nobody asked.
+        sizes_L: elements per layer; () where nobody asked.
     """
 
     layers: tuple[str, ...]
@@ -26,6 +28,8 @@ class Problem:
     multiples: tuple[int, ...] = (1,)
     epochs: int = 1
     floats_per_step: tuple[float, ...] = ()
+    words_LK: tuple[tuple[float, ...], ...] = ()
+    sizes_L: tuple[int, ...] = ()
 
     @property
     def low(self) -> int:
@@ -62,6 +66,7 @@ class EpochStatistics:
         floats_per_worker: gradient words one worker has sent since the start of the run.
         updates: updates in that epoch.
         eigenvalue: top Hessian eigenvalue, where the scheduler asked for it.
+        errors_LK: ||G - C_k(G)||^2 / ||G||^2 of the summed gradient G per layer and rung k, where the scheduler asked.
     """
 
     epoch: int
@@ -75,6 +80,7 @@ class EpochStatistics:
     floats_per_worker: float = 0.0
     updates: int = 0
     eigenvalue: float | None = None
+    errors_LK: tuple[tuple[float, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -104,6 +110,14 @@ class Scheduler(ABC):
 
     statistic: str = "local"  # "local": worker 0's gradient; "aggregated": the averaged update, needs no broadcast
     needs_eigenvalue: bool = False
+    needs_errors: bool = False  # EpochStatistics.errors_LK and Problem.words_LK
+
+    def probes(self, epoch: int) -> bool:
+        """Whether `decide` reads the costly statistics (eigenvalue, errors_LK) at the end of this epoch.
+
+        They may be left out of the other epochs' statistics.
+        """
+        return self.needs_eigenvalue or self.needs_errors
 
     @abstractmethod
     def start(self, problem: Problem) -> tuple[State, Decision]:
