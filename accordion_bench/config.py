@@ -1,7 +1,7 @@
-"""The typed configuration of a run, and every check on what a user typed. No torch.
+"""The typed configuration of a run. No torch.
 
-Hydra composes conf/ and the command line into a DictConfig; `parse` turns that into a RunConfig or raises UserError.
-Everything below the door trusts it.
+Hydra composes conf/ and the command line (compose.py), parsing.py checks the result and makes a RunConfig of it or raises
+UserError. Everything below that door trusts it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+from accordion_bench.errors import UserError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,4 +160,41 @@ class RunConfig:
     def title(self) -> str:
         """One line that says what is run."""
         levels = ", ".join(f"{level:g}" for level in self.compressor.levels)
-        return f"{self.model.name} on {self.dataset.name} · {self.compressor.name} {{{levels}}} · {self.scheduler.name} · {self.workers} workers"
+        compressor = f"{self.compressor.name} {{{levels}}}"
+        return f"{self.model.name} on {self.dataset.name} · {compressor} · {self.scheduler.name} · {self.workers} workers"
+
+
+def to_mapping(config: RunConfig) -> dict[str, Any]:
+    """The configuration as conf/ and the command line spell it: plain values, `settings` beside their section's keys."""
+    values = {key: _plain(value) for key, value in asdict(config).items()}
+    for section in ("dataset", "model", "compressor", "scheduler"):
+        values[section] |= values[section].pop("settings")
+    return values
+
+
+def to_yaml(config: RunConfig) -> str:
+    """`to_mapping` as the text of a run's config.yaml."""
+    import yaml
+
+    return yaml.safe_dump(to_mapping(config), sort_keys=False, allow_unicode=True)
+
+
+def from_yaml(text: str) -> RunConfig:
+    """The reverse of `to_yaml`, equal to what was written; UserError if the text was edited into something invalid."""
+    import yaml
+
+    from accordion_bench.parsing import from_mapping
+
+    try:
+        values = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise UserError(f"config.yaml is not valid YAML ({' '.join(str(error).split())}); restore it") from None
+    if not isinstance(values, dict):
+        raise UserError("config.yaml must hold a mapping of settings; restore it")
+    return from_mapping(values)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(inner) for key, inner in value.items()}
+    return [_plain(inner) for inner in value] if isinstance(value, (list, tuple)) else value

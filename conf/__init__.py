@@ -1,0 +1,1 @@
+"""The configuration groups, installed as accordion_bench.conf; the files are YAML."""
