@@ -22,11 +22,13 @@ from accordion_bench.gradients import Layout
 from accordion_bench.lr_schedule import LRSchedule
 from accordion_bench.models import build_model
 from accordion_bench.optimizer import build_optimizer
+from accordion_bench.probes import Probes
 from accordion_bench.progress import Progress, human_count
 from accordion_bench.records import EpochRecord, RunDirectory, Summary, write_atomically
 from accordion_bench.schedulers import build_scheduler
 from accordion_bench.schedulers.base import Problem
 from accordion_bench.seeds import seed_for
+from accordion_bench.state import restore, shared_state, worker_state
 from accordion_bench.statistics import GradientSum
 from accordion_bench.tasks import build_task
 from accordion_bench.traffic import Traffic
@@ -64,13 +66,17 @@ def build_trainer(config: RunConfig, place: Place) -> Trainer:
         model = build_model(config.model.name, task.facts, config.model.settings)
     model.to(device)
     layout = Layout.of(model)
-    compressor = build_compressor(
-        config.compressor.name,
-        layout,
-        config.seed,
-        error_feedback=config.compressor.error_feedback,
-        settings=config.compressor.settings,
-    )
+
+    def make_compressor() -> Compressor:
+        return build_compressor(
+            config.compressor.name,
+            layout,
+            config.seed,
+            error_feedback=config.compressor.error_feedback,
+            settings=config.compressor.settings,
+        )
+
+    compressor = make_compressor()
     parameters = dict(model.named_parameters())
     return Trainer(
         task=task,
@@ -89,6 +95,7 @@ def build_trainer(config: RunConfig, place: Place) -> Trainer:
         statistic=GradientSum(
             layout, config.statistic == "local", communicator, torch.zeros(layout.size, device=device)
         ),
+        probes=Probes(make_compressor),
         clip_norm=config.optimizer.clip_norm,
         skip_nonfinite=config.on_nonfinite == "skip",
     )
@@ -104,6 +111,11 @@ def problem_of(config: RunConfig, layout: Layout, compressor: Compressor) -> Pro
         floats_per_step=tuple(
             compressor.cost([level] * len(layout.layers)).floats_per_worker for level in config.compressor.levels
         ),
+        words_LK=tuple(
+            tuple(float(compressor.layer_words(slot, level)) for level in config.compressor.levels)
+            for slot in layout.layers
+        ),
+        sizes_L=tuple(slot.size for slot in layout.layers),
     )
 
 
@@ -123,7 +135,7 @@ def execute(config: RunConfig, place: Place) -> Summary:
     if first:
         _begin_records(config, trainer, directory, records, hosts)
     progress.say(_announcement(trainer, directory.path))
-    trainer.on_update = progress.update
+    trainer.after_update = progress.update
     progress.begin(trainer.position, trainer.traffic)
     try:
         for record in trainer.epochs():
@@ -189,11 +201,11 @@ def _checkpoint_due(config: RunConfig, trainer: Trainer) -> bool:
 
 def _save(trainer: Trainer, directory: RunDirectory) -> None:
     """Collect every worker's state on process 0 and write it."""
-    own = [checkpoint.detached(trainer.worker_state_dict(h)) for h in range(trainer.communicator.hosted)]
+    own = [checkpoint.detached(worker_state(trainer, h)) for h in range(trainer.communicator.hosted)]
     everyone = trainer.communicator.collect(own)
     if everyone is not None:
         workers = [state for part in everyone for state in part]  # type: ignore[attr-defined]
-        checkpoint.save(directory.path, {"shared": trainer.state_dict(), "workers": workers})
+        checkpoint.save(directory.path, {"shared": shared_state(trainer), "workers": workers})
 
 
 def _resume(config: RunConfig, trainer: Trainer, directory: RunDirectory, progress: Progress) -> list[EpochRecord]:
@@ -212,7 +224,7 @@ def _resume(config: RunConfig, trainer: Trainer, directory: RunDirectory, progre
             progress.say(f"warning: {path} is at epoch {position} but only {len(records)} epochs are on record; not used")
             continue
         hosted = trainer.communicator.hosted_workers
-        trainer.load_state_dict(state["shared"], [state["workers"][worker] for worker in hosted])
+        restore(trainer, state["shared"], [state["workers"][worker] for worker in hosted])
         return records
     return []
 

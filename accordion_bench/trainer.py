@@ -6,6 +6,7 @@ Shape suffixes: H hosted workers, N parameters in the flat buffer, L layers.
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,8 +21,9 @@ from accordion_bench.communicator import Communicator
 from accordion_bench.errors import Diverged
 from accordion_bench.gradients import Binding, Layout
 from accordion_bench.lr_schedule import LRSchedule
+from accordion_bench.probes import Probes
 from accordion_bench.records import EpochRecord
-from accordion_bench.schedulers.base import Decision, EpochStatistics, Problem, Scheduler
+from accordion_bench.schedulers.base import EpochStatistics, Problem, Scheduler
 from accordion_bench.seeds import seed_for
 from accordion_bench.statistics import GradientSum
 from accordion_bench.tasks.base import Batch, Carry, Task, WorkerBuffers
@@ -30,25 +32,31 @@ from accordion_bench.traffic import Traffic
 
 @dataclass
 class Epoch:
-    """What adds up while an epoch runs."""
+    """An epoch on its way; with the trainer's other state it can be continued after any update."""
 
-    loss: Tensor  # float64 sum over hosted workers and updates of the mean loss of an update
-    updates: int = 0
+    number: int
+    multiple: int
+    loss_H: list[float]  # per hosted worker, sum over updates of the mean loss
+    carries_H: list[Carry]
+    step: int = 0  # updates tried
     skipped: int = 0
+    seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
 
 
 @dataclass(kw_only=True)
 class Trainer:
     """Data-parallel SGD with A workers, H of them hosted here.
 
-    Every collaborator is built elsewhere (run.py). `position` is the next epoch; with `state_dict` it is all that a
-    checkpoint needs.
+    Every collaborator is built elsewhere (run.py). state.py says what must survive between two updates.
 
     Attributes:
         levels: the level ladder, most compressed first.
+        probes: measures what is costly, for schedulers that ask.
         clip_norm: clip each worker's gradient to this norm before compression, or None.
         skip_nonfinite: leave out an update that is not finite, and count it, instead of raising Diverged.
-        on_update: called after every update with (updates done, updates of the epoch).
+        after_update: called with (updates tried, updates of the epoch); what it raises ends training between updates.
+        position: the next epoch, or the one on its way.
+        traffic: of all finished epochs.
     """
 
     task: Task
@@ -63,11 +71,13 @@ class Trainer:
     communicator: Communicator
     seed: int
     statistic: GradientSum
+    probes: Probes
     clip_norm: float | None = None
     skip_nonfinite: bool = False
-    on_update: Callable[[int, int], None] = lambda done, total: None
+    after_update: Callable[[int, int], None] = lambda done, total: None
     position: int = 0
-    traffic: Traffic = field(default_factory=Traffic)  # of all finished epochs
+    traffic: Traffic = field(default_factory=Traffic)
+    current: Epoch | None = None
 
     def __post_init__(self) -> None:
         like = next(self.model.parameters())
@@ -77,112 +87,113 @@ class Trainer:
         self.scheduler_state, self.decision = self.scheduler.start(self.problem)
 
     def epochs(self) -> Iterator[EpochRecord]:
-        """Train from `position` to the end, an epoch per item. Raises Diverged."""
+        """Train from where we are to the end, an epoch per item. Raises Diverged."""
         while self.position < self.problem.epochs and not self.decision.stop:
-            yield self._epoch(self.position)
+            yield self._epoch()
 
-    def _epoch(self, number: int) -> EpochRecord:
+    def _epoch(self) -> EpochRecord:
         clock = self.communicator.clock
         clock.read()
-        decision = self.decision
-        multiple = self.problem.multiples[decision.batch_index]
-        scheduled = self.lr_schedule.rate(number)
-        factor = multiple if decision.learning_rate_factor is None else decision.learning_rate_factor
-        for group in self.optimizer.param_groups:
-            group["lr"] = scheduled * factor
-        self.aggregator.compressor.set_levels([self.levels[index] for index in decision.level_index_L])
-
-        epoch = self._train(number, multiple)
+        epoch = self.current = self.current or self._begin()
+        rate = self._set_rate(epoch)
+        self._train(epoch)
         loss = self._mean_loss(epoch)
-        norms_L, means_L, deviations_L, norm = self.statistic.read()
         with clock.section("evaluate"):
             metrics = self.evaluate()
-
-        traffic, self.communicator.traffic = self._take_traffic()
+        used, statistics, extra = self.decision, self._statistics(epoch, loss), self.aggregator.compressor.report()
+        if statistics.eigenvalue is not None:
+            extra["eigenvalue"] = [statistics.eigenvalue]
+        traffic, self.communicator.traffic = self.communicator.traffic, Traffic()
         self.traffic = self.traffic + traffic
-        statistics = EpochStatistics(
-            epoch=number,
-            learning_rate=scheduled,
-            next_learning_rate=self.lr_schedule.rate(number + 1),
-            norms_L=norms_L,
-            means_L=means_L,
-            deviations_L=deviations_L,
-            norm=norm,
-            loss=loss,
-            floats_per_worker=self.traffic.floats_per_worker,
-            updates=epoch.updates,
-        )
         self.scheduler_state, self.decision = self.scheduler.decide(self.scheduler_state, self.problem, statistics)
-        self.position = number + 1
+        self.position, self.current = epoch.number + 1, None
+        seconds = clock.read()
         return EpochRecord(
-            epoch=number,
-            updates=epoch.updates,
+            epoch=epoch.number,
+            updates=epoch.step - epoch.skipped,
             skipped=epoch.skipped,
-            learning_rate=scheduled * factor,
-            batch_multiple=multiple,
+            learning_rate=rate,
+            batch_multiple=epoch.multiple,
             loss=loss,
             metrics=metrics,
             traffic=traffic.as_dict(),
-            seconds=clock.read(),
-            level_index_L=decision.level_index_L,
-            norms_L=norms_L,
-            norm=norm,
-            critical=decision.critical,
+            seconds={name: epoch.seconds[name] + seconds[name] for name in seconds},
+            level_index_L=used.level_index_L,
+            norms_L=statistics.norms_L,
+            norm=statistics.norm,
+            critical=used.critical,
+            extra=extra,
             time=time.time(),
         )
 
-    def _train(self, number: int, multiple: int) -> Epoch:
-        """All updates of one epoch: floor(batches / multiple) of them, `multiple` backward passes each."""
-        epoch = Epoch(torch.zeros((), dtype=torch.float64, device=self.grads_HN.device))
-        updates = self.task.batches_per_epoch // multiple
-        batches_H = [self.task.batches(number, worker) for worker in self.communicator.hosted_workers]
-        carries_H = [self.task.first_carry() for _ in batches_H]
+    def _begin(self) -> Epoch:
+        self.aggregator.compressor.set_levels([self.levels[index] for index in self.decision.level_index_L])
         self.statistic.reset()
+        hosted = self.communicator.hosted
+        carries_H = [self.task.first_carry() for _ in range(hosted)]
+        return Epoch(self.position, self.problem.multiples[self.decision.batch_index], [0.0] * hosted, carries_H)
+
+    def _set_rate(self, epoch: Epoch) -> float:
+        factor = self.decision.learning_rate_factor
+        rate = self.lr_schedule.rate(epoch.number) * (epoch.multiple if factor is None else factor)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        return rate
+
+    def _train(self, epoch: Epoch) -> None:
+        """The epoch's floor(batches / multiple) updates, `multiple` backward passes each, from `epoch.step` on."""
+        updates = self.task.batches_per_epoch // epoch.multiple
+        batches_H = [self.task.batches(epoch.number, worker) for worker in self.communicator.hosted_workers]
+        for batches in batches_H:  # what came before an interruption
+            for _ in islice(batches, epoch.step * epoch.multiple):
+                pass
         self.model.train()
-        for step in range(updates):
+        while epoch.step < updates:
             self.grads_HN.zero_()
+            losses = []
             for h, batches in enumerate(batches_H):
                 with self.communicator.clock.section("data"):
-                    accumulated = list(islice(batches, multiple))
+                    accumulated = list(islice(batches, epoch.multiple))
                 with self.communicator.clock.section("compute"):
-                    loss, carries_H[h] = self._backward(h, accumulated, carries_H[h], number, step * multiple)
-                    epoch.loss += loss
-            self._update(epoch, number, step)
-            self.on_update(step + 1, updates)
-        return epoch
+                    losses.append(self._backward(h, accumulated, epoch))
+            self._update(epoch)
+            for h, loss in enumerate(torch.stack(losses).tolist()):  # after the update: the device need not wait twice
+                epoch.loss_H[h] += loss
+            epoch.step += 1
+            self.after_update(epoch.step, updates)
 
-    def _backward(self, h: int, batches: list[Batch], carry: Carry, epoch: int, first: int) -> tuple[Tensor, Carry]:
-        """One hosted worker's gradient of the mean loss over its batches, straight into grads_HN[h]."""
+    def _backward(self, h: int, batches: list[Batch], epoch: Epoch) -> Tensor:
+        """One hosted worker's gradient of the mean loss over its batches, straight into grads_HN[h]; that loss."""
         worker = self.communicator.hosted_workers[h]
         self.binding.bind(self.grads_HN[h])
         self.buffers.use(h)
         examples = sum(self.task.size(batch) for batch in batches)
-        mean_loss = torch.zeros((), device=self.grads_HN.device)
+        mean_loss = torch.zeros((), device=self.grads_HN.device, dtype=self.grads_HN.dtype)
         for place, batch in enumerate(batches):
-            with private_randomness(seed_for(self.seed, "forward", epoch, first + place, worker), self.grads_HN.device):
-                loss, carry = self.task.loss(self.model, batch, carry)
+            seed = seed_for(self.seed, "forward", epoch.number, epoch.step * epoch.multiple + place, worker)
+            with private_randomness(seed, self.grads_HN.device):
+                loss, epoch.carries_H[h] = self.task.loss(self.model, batch, epoch.carries_H[h])
                 loss = loss * (self.task.size(batch) / examples)
                 loss.backward()
             mean_loss += loss.detach()
         if self.clip_norm is not None:
             norm = torch.linalg.vector_norm(self.grads_HN[h])
             self.grads_HN[h] *= (self.clip_norm / (norm + 1e-6)).clamp(max=1.0)  # as torch's clip_grad_norm_
-        return mean_loss, carry
+        return mean_loss
 
-    def _update(self, epoch: Epoch, number: int, step: int) -> None:
+    def _update(self, epoch: Epoch) -> None:
         """Aggregate the hosted gradients and let the optimiser step; skip or raise if the update is not finite."""
         self.statistic.add_local(self.grads_HN)
         update_N, finite = self.aggregator.reduce(self.grads_HN, self.communicator)
         if not finite:
             if not self.skip_nonfinite:
-                raise Diverged(number, step, self._bad_layer(update_N))
+                raise Diverged(epoch.number, epoch.step, self._bad_layer(update_N))
             epoch.skipped += 1
             return
         self.statistic.add_update(update_N)
         with self.communicator.clock.section("compute"):
             self.binding.bind(update_N)
             self.optimizer.step()
-        epoch.updates += 1
 
     def _bad_layer(self, update_N: Tensor) -> str:
         """The first layer whose update is not finite; 1-D tensors last, since Aggregator spoils them on purpose."""
@@ -192,8 +203,33 @@ class Trainer:
         return "unknown"
 
     def _mean_loss(self, epoch: Epoch) -> float:
-        total = float(self.communicator.total(epoch.loss))
-        return total / max(self.communicator.workers * (epoch.updates + epoch.skipped), 1)
+        losses_A = torch.zeros(self.communicator.workers, dtype=torch.float64)
+        for worker, loss in zip(self.communicator.hosted_workers, epoch.loss_H, strict=True):
+            losses_A[worker] = loss
+        return float(self.communicator.total(losses_A.to(self.grads_HN.device)).mean()) / max(epoch.step - epoch.skipped, 1)
+
+    def _statistics(self, epoch: Epoch, loss: float) -> EpochStatistics:
+        norms_L, means_L, deviations_L, norm = self.statistic.read()
+        wanted = self.scheduler.probes(epoch.number)
+        costly: dict[str, Any] = {}
+        if wanted and self.scheduler.needs_errors:
+            costly["errors_LK"] = self.probes.approximation_errors(self.statistic, self.levels)
+        if wanted and self.scheduler.needs_eigenvalue:
+            costly["eigenvalue"] = self.probes.top_eigenvalue(self, epoch.number)
+        sent = self.traffic + self.communicator.traffic
+        return EpochStatistics(
+            epoch=epoch.number,
+            learning_rate=self.lr_schedule.rate(epoch.number),
+            next_learning_rate=self.lr_schedule.rate(epoch.number + 1),
+            norms_L=norms_L,
+            means_L=means_L,
+            deviations_L=deviations_L,
+            norm=norm,
+            loss=loss,
+            floats_per_worker=sent.floats_per_worker,
+            updates=epoch.step - epoch.skipped,
+            **costly,
+        )
 
     @torch.no_grad()
     def evaluate(self) -> dict[str, float]:
@@ -202,83 +238,11 @@ class Trainer:
         if self.communicator.processes == 1:
             return self.task.evaluate(self.model, self.communicator)
         own = self.buffers.state_dict(0)
-        first = self.communicator.from_first({name: buffer.clone() for name, buffer in own.items()})
         saved = {name: buffer.clone() for name, buffer in own.items()}
-        self.buffers.load_state_dict(0, first)
+        self.communicator.from_first(own)
         metrics = self.task.evaluate(self.model, self.communicator)
         self.buffers.load_state_dict(0, saved)
         return metrics
-
-    def _take_traffic(self) -> tuple[Traffic, Traffic]:
-        return self.communicator.traffic, Traffic()
-
-    def state_dict(self) -> dict[str, Any]:
-        """Everything that the next epoch depends on, shared by all workers, keyed by parameter name."""
-        names = [slot.name for slot in self.layout.slots]
-        momenta = {
-            name: self.optimizer.state[parameter]["momentum_buffer"]
-            for name, parameter in zip(names, self.binding.parameters, strict=True)
-            if self.optimizer.state[parameter].get("momentum_buffer") is not None
-        }
-        return {
-            "position": self.position,
-            "parameters": {
-                name: parameter.detach() for name, parameter in zip(names, self.binding.parameters, strict=True)
-            },
-            "momenta": momenta,
-            "compressor": self.aggregator.compressor.state_dict(),
-            "compressor_updates": self.aggregator.compressor.updates,
-            "levels_L": list(self.aggregator.compressor.levels_L),
-            "scheduler": self.scheduler_state,
-            "decision": {
-                "level_index_L": list(self.decision.level_index_L),
-                "batch_index": self.decision.batch_index,
-                "learning_rate_factor": self.decision.learning_rate_factor,
-                "critical": self.decision.critical,
-                "stop": self.decision.stop,
-            },
-            "traffic": self.traffic.as_dict(),
-            "task": self.task.state_dict(),
-        }
-
-    def worker_state_dict(self, h: int) -> dict[str, Any]:
-        """What one hosted worker owns: BatchNorm statistics and error memory."""
-        memory = self.aggregator.memory(h)
-        state: dict[str, Any] = {"buffers": self.buffers.state_dict(h)}
-        if memory is not None:
-            state["memory"] = {
-                slot.name: view for slot, view in zip(self.layout.slots, self.layout.views(memory), strict=True)
-            }
-        return state
-
-    @torch.no_grad()
-    def load_state_dict(self, state: dict[str, Any], workers_H: list[dict[str, Any]]) -> None:
-        """Continue from a checkpoint: the shared state and the states of the workers hosted here."""
-        device = self.grads_HN.device
-        self.position = state["position"]
-        for slot, parameter in zip(self.layout.slots, self.binding.parameters, strict=True):
-            parameter.copy_(state["parameters"][slot.name])
-            if slot.name in state["momenta"]:
-                self.optimizer.state[parameter]["momentum_buffer"] = state["momenta"][slot.name].to(device).clone()
-        compressor = self.aggregator.compressor
-        if state["levels_L"]:
-            compressor.set_levels(state["levels_L"])
-        compressor.load_state_dict({name: value.to(device) for name, value in state["compressor"].items()})
-        compressor.updates = state["compressor_updates"]
-        self.scheduler_state = state["scheduler"]
-        decision = dict(state["decision"])
-        decision["level_index_L"] = tuple(decision["level_index_L"])
-        self.decision = Decision(**decision)
-        self.traffic = Traffic.from_dict(state["traffic"])
-        self.task.load_state_dict(state["task"])
-        for h, worker in enumerate(workers_H):
-            self.buffers.load_state_dict(h, worker["buffers"])
-        if "memory" in workers_H[0]:
-            memory_HN = torch.zeros_like(self.grads_HN)
-            for h, worker in enumerate(workers_H):
-                for slot, view in zip(self.layout.slots, self.layout.views(memory_HN[h]), strict=True):
-                    view.copy_(worker["memory"][slot.name])
-            self.aggregator.load_memory(memory_HN)
 
 
 @contextmanager

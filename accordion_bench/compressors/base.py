@@ -79,3 +79,14 @@ class Compressor(ABC):
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """The reverse of `state_dict`; called after `set_levels`."""
+
+    def worker_state_dict(self, h: int) -> dict[str, Tensor]:
+        """What the compressor keeps for one hosted worker (momentum of its own, say), keyed by parameter name."""
+        return {}
+
+    def load_worker_state_dicts(self, states_H: list[dict[str, Tensor]]) -> None:
+        """The reverse of `worker_state_dict`, for all hosted workers at once."""
+
+    def report(self) -> dict[str, list[float]]:
+        """What it wants on record for the epoch that ends: name -> one number per layer, say. Starts afresh."""
+        return {}
