@@ -100,7 +100,7 @@ class CheckpointConfig:
     """When checkpoints are written; nothing here changes the result."""
 
     enabled: bool
-    every_epochs: int
+    minutes: float  # at least this long between two checkpoints
     keep: bool  # keep the last checkpoint of a finished run
 
 

@@ -22,3 +22,15 @@ class Diverged(RunFailure):
 
     def __reduce__(self) -> tuple[type, tuple[int, int, str, str]]:
         return type(self), (self.epoch, self.step, self.layer, self.what)
+
+
+class Interrupted(KeyboardInterrupt):
+    """A signal asked to stop, and a checkpoint has been written. Exit code 128 + signal, as shells do."""
+
+    def __init__(self, signal_number: int, where: str) -> None:
+        self.signal_number = signal_number
+        self.exit_code = 128 + signal_number
+        super().__init__(f"interrupted {where}; the same command continues from there")
+
+    def __reduce__(self) -> tuple[type, tuple[int, str]]:
+        return type(self), (self.signal_number, str(self))

@@ -83,9 +83,11 @@ def from_mapping(values: Mapping[str, Any]) -> RunConfig:
 def _dataset(section: Section) -> DatasetConfig:
     from accordion_bench.datasets import DATASETS
 
+    name = section.known("name", DATASETS, "dataset", custom=True)
+    kind = section.choice("kind", (DATASETS[name].kind,) if name in DATASETS else ("image", "text"))
     return DatasetConfig(
-        name=section.known("name", DATASETS, "data set"),
-        kind=section.choice("kind", ("image", "text")),
+        name=name,
+        kind=kind,
         root=section.text("root"),
         verify=section.boolean("verify"),
         limit_train=section.optional_integer("limit_train", least=1, remedy="null uses all of it"),
@@ -208,7 +210,7 @@ def _launch(section: Section, workers: int) -> LaunchConfig:
 def _checkpoint(section: Section) -> CheckpointConfig:
     config = CheckpointConfig(
         enabled=section.boolean("enabled"),
-        every_epochs=section.integer("every_epochs", least=1, remedy="checkpoint.enabled=false writes none"),
+        minutes=section.number("minutes", least=0, remedy="0 saves after every update; checkpoint.enabled=false never"),
         keep=section.boolean("keep"),
     )
     section.done()

@@ -16,7 +16,7 @@ def human_count(number: float) -> str:
     for limit, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(number) >= limit:
             return f"{number / limit:.3g} {unit}" if number / limit < 1000 else f"{number / limit:.0f} {unit}"
-    return f"{number:.0f} "
+    return f"{number:.0f}"
 
 
 def human_time(seconds: float) -> str:
@@ -105,7 +105,7 @@ class Progress:
             low += f"  batch x{record.batch_multiple}"
         self._line = (
             f"loss {record.loss:.3f}  {self.metric} {record.metrics[self.metric]:.1f}{self.unit}  "
-            f"sent {human_count(sent)}floats{ratio}{low}  {rate:,.0f} examples/s  {human_time(left)} left"
+            f"sent {human_count(sent)} floats{ratio}{low}  {rate:,.0f} examples/s  {human_time(left)} left"
         )
         if self._bar is not None:
             self._bar.update(self._task, completed=done, epoch=done, text=self._line)

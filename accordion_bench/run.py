@@ -22,13 +22,14 @@ from accordion_bench.gradients import Layout
 from accordion_bench.lr_schedule import LRSchedule
 from accordion_bench.models import build_model
 from accordion_bench.optimizer import build_optimizer
+from accordion_bench.persistence import resume, save
 from accordion_bench.probes import Probes
 from accordion_bench.progress import Progress, human_count
+from accordion_bench.pulse import Pulse
 from accordion_bench.records import EpochRecord, RunDirectory, Summary, write_atomically
 from accordion_bench.schedulers import build_scheduler
 from accordion_bench.schedulers.base import Problem
 from accordion_bench.seeds import seed_for
-from accordion_bench.state import restore, shared_state, worker_state
 from accordion_bench.statistics import GradientSum
 from accordion_bench.tasks import build_task
 from accordion_bench.traffic import Traffic
@@ -130,22 +131,33 @@ def execute(config: RunConfig, place: Place) -> Summary:
     first = place.process == 0
     directory = RunDirectory(config.directory)
     progress = _progress(config, trainer, silent=config.quiet or not first)
-    records = _resume(config, trainer, directory, progress)
+    records = resume(config, trainer, directory, progress.say)
     hosts = trainer.communicator.objects(f"{_host()}:{place.device}")
     if first:
         _begin_records(config, trainer, directory, records, hosts)
     progress.say(_announcement(trainer, directory.path))
-    trainer.after_update = progress.update
+    pulse = Pulse(
+        trainer.communicator,
+        lambda: save(config, trainer, directory),
+        config.checkpoint.minutes if config.checkpoint.enabled else None,
+        trainer.grads_HN.device,
+    )
+
+    def after_update(done: int, total: int) -> None:
+        progress.update(done, total)
+        pulse.after_update(trainer.position, done, total)
+
+    trainer.after_update = after_update
     progress.begin(trainer.position, trainer.traffic)
     try:
-        for record in trainer.epochs():
-            _check_loss(record)
-            records.append(record)
-            if first:
-                directory.append_epoch(record)
-            progress.epoch(record)
-            if config.checkpoint.enabled and _checkpoint_due(config, trainer):
-                _save(trainer, directory)
+        with pulse.listening():
+            for record in trainer.epochs():
+                _check_loss(record)
+                records.append(record)
+                if first:
+                    directory.append_epoch(record)
+                progress.epoch(record)
+                pulse.after_epoch(record.epoch)
     except Diverged as error:
         if first:
             directory.write_json(
@@ -185,48 +197,14 @@ def _announcement(trainer: Trainer, path: Path) -> str:
     updates = (trainer.problem.epochs - trainer.position) * trainer.task.batches_per_epoch
     most = updates * max(trainer.problem.floats_per_step)
     least = updates // max(trainer.problem.multiples) * min(trainer.problem.floats_per_step)
-    amount = human_count(most) if most == least else f"{human_count(least)}to {human_count(most)}"
+    amount = human_count(most) if most == least else f"{human_count(least)} to {human_count(most)}"
     start = f"continues at epoch {trainer.position} and " if trainer.position else ""
-    return f"{start}will send {amount}floats per worker   {path}"
+    return f"{start}will send {amount} floats per worker   {path}"
 
 
 def _check_loss(record: EpochRecord) -> None:
     if not math.isfinite(record.loss):
         raise Diverged(record.epoch, record.updates, "(all)", "training loss")
-
-
-def _checkpoint_due(config: RunConfig, trainer: Trainer) -> bool:
-    return trainer.position % config.checkpoint.every_epochs == 0 and trainer.position < config.epochs
-
-
-def _save(trainer: Trainer, directory: RunDirectory) -> None:
-    """Collect every worker's state on process 0 and write it."""
-    own = [checkpoint.detached(worker_state(trainer, h)) for h in range(trainer.communicator.hosted)]
-    everyone = trainer.communicator.collect(own)
-    if everyone is not None:
-        workers = [state for part in everyone for state in part]  # type: ignore[attr-defined]
-        checkpoint.save(directory.path, {"shared": shared_state(trainer), "workers": workers})
-
-
-def _resume(config: RunConfig, trainer: Trainer, directory: RunDirectory, progress: Progress) -> list[EpochRecord]:
-    """Load the newest readable checkpoint, if any; the records of the epochs before it."""
-    if not config.checkpoint.enabled:
-        return []
-    for path in checkpoint.candidates(directory.path):
-        try:
-            state = checkpoint.load(path)
-        except checkpoint.DamagedCheckpoint as error:
-            progress.say(f"warning: {error}; trying the one before")
-            continue
-        position = state["shared"]["position"]
-        records = directory.read_epochs()[:position]
-        if len(records) < position:
-            progress.say(f"warning: {path} is at epoch {position} but only {len(records)} epochs are on record; not used")
-            continue
-        hosted = trainer.communicator.hosted_workers
-        restore(trainer, state["shared"], [state["workers"][worker] for worker in hosted])
-        return records
-    return []
 
 
 def _begin_records(
