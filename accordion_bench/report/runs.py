@@ -1,0 +1,229 @@
+"""Stored runs, read with distrust: one enters a report whole and consistent, or is named with what is wrong with it."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import reduce
+from operator import add
+from pathlib import Path
+from typing import Any
+
+from accordion_bench.errors import UserError
+from accordion_bench.network import Network
+from accordion_bench.network import seconds as network_seconds
+from accordion_bench.records import SCHEMA, EpochRecord, RunDirectory, Summary
+from accordion_bench.settings import closest
+from accordion_bench.tablespec import RowRuns
+from accordion_bench.traffic import Traffic
+
+STATES = ("missing", "unfinished", "incomplete", "diverged", "failed", "damaged", "incomparable")
+TOLERANCE = 1e-6  # of sums of floats that were added in another order
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why a seed of a row is not in its numbers.
+
+    Attributes:
+        seed: the run's seed.
+        state: one of STATES.
+        message: one line without paths of this machine; may be empty.
+    """
+
+    seed: int
+    state: str
+    message: str
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """A run that was read and found consistent.
+
+    Attributes:
+        name: <slug>-<hash>.
+        seed: its seed.
+        summary: its totals.
+        epochs: its epochs, in order.
+        config: config.yaml.
+        layers: names of the layers that level_index_L counts; empty if environment.json does not say.
+    """
+
+    name: str
+    seed: int
+    summary: Summary
+    epochs: tuple[EpochRecord, ...]
+    config: Mapping[str, Any]
+    layers: tuple[str, ...]
+
+    @property
+    def traffic(self) -> Traffic:
+        """Of one worker over the whole run."""
+        return reduce(add, (Traffic.from_dict(epoch.traffic) for epoch in self.epochs), Traffic())
+
+    @property
+    def levels(self) -> tuple[float, ...]:
+        """The compressor's ladder, most compressed first."""
+        return tuple(self.config["compressor"]["levels"])
+
+    def metric(self, which: str) -> float | None:
+        """The task's metric: "final", "best" or "last<k>" (mean of the last k epochs; None if there are fewer)."""
+        if which == "final":
+            return self.summary.final
+        if which == "best":
+            return self.summary.best
+        count = int(which.removeprefix("last"))
+        if count > len(self.epochs):
+            return None
+        return math.fsum(epoch.metrics[self.summary.metric] for epoch in self.epochs[-count:]) / count
+
+    def modelled_seconds(self, network: Network) -> float:
+        """Measured seconds except those spent communicating, plus the recorded traffic's on `network`."""
+        local = math.fsum(
+            value
+            for epoch in self.epochs
+            for name, value in epoch.seconds.items()
+            if name not in ("communicate", "evaluate")
+        )
+        return local + network_seconds(self.traffic, self.summary.workers, network)
+
+
+@dataclass(frozen=True)
+class RowRecords:
+    """A row's finished runs in the order of seeds, and what is wrong with the others."""
+
+    row_runs: RowRuns
+    runs: tuple[FinishedRun, ...]
+    problems: tuple[Problem, ...]
+
+
+def check_metric(which: str) -> str:
+    """`which` itself if it is final, best or last<k>; else UserError."""
+    if which in ("final", "best") or re.fullmatch(r"last[1-9][0-9]*", which):
+        return which
+    known = ("final", "best", "last10")
+    raise UserError(
+        "metric must be final, best or last<k> (the mean of the last k epochs, e.g. last10), "
+        f"got {which!r}{closest(which, known)}"
+    )
+
+
+def any_run(rows: list[RowRuns]) -> bool:
+    """Whether at least one of the rows' run directories exists."""
+    return any(directory.exists() for row in rows for directory in row.directories.values())
+
+
+def read_row(row_runs: RowRuns) -> RowRecords:
+    """Read all seeds of a row. Never raises for what lies in a run's directory."""
+    found = [read_run(directory, seed) for seed, directory in sorted(row_runs.directories.items())]
+    runs = tuple(run for run in found if isinstance(run, FinishedRun))
+    return RowRecords(row_runs, runs, tuple(problem for problem in found if isinstance(problem, Problem)))
+
+
+def read_run(directory: Path, seed: int) -> FinishedRun | Problem:
+    """One run, or why it does not count."""
+    run = RunDirectory(directory)
+    if not directory.exists():
+        return Problem(seed, "missing", "")
+    try:
+        written = run.read_json("summary.json")
+        if written is None:
+            return _not_finished(run, seed)
+        summary = _summary(written)
+        epochs = tuple(run.read_epochs())
+        if summary.epochs != len(epochs):
+            return Problem(
+                seed, "incomplete", f"summary.json counts {summary.epochs} epochs, epochs.jsonl has {len(epochs)}"
+            )
+        _check_sums(summary, epochs)
+        return FinishedRun(run.name, seed, summary, epochs, _config(directory), _layers(run))
+    except (UserError, OSError, ValueError) as error:
+        message = str(error).replace(f"{directory}/", "").splitlines()[0]
+        return Problem(seed, "damaged", message)
+
+
+def _not_finished(run: RunDirectory, seed: int) -> Problem:
+    failure = run.read_json("failure.json")
+    if failure is not None:
+        state = "diverged" if failure.get("state") == "diverged" else "failed"
+        return Problem(seed, state, " ".join(str(failure.get("message", "")).split()))
+    count = len(run.read_epochs())
+    return Problem(seed, "unfinished", f"{count} epoch{'s' * (count != 1)} recorded")
+
+
+def _summary(written: Mapping[str, Any]) -> Summary:
+    """Summary with every field of its type and finite, else ValueError."""
+    if written.get("schema") != SCHEMA:
+        raise ValueError(f"summary.json has schema {written.get('schema')}, this program reads {SCHEMA}")
+    known = {field.name: str(field.type) for field in fields(Summary)}
+    if wrong := sorted(set(known) ^ set(written)):
+        problem = "missing" if wrong[0] in known else "unknown"
+        raise ValueError(f"summary.json must have the keys of a summary; {wrong[0]!r} is {problem}")
+    for name, kind in known.items():
+        if not _is(written[name], kind):
+            raise ValueError(f"summary.json: {name} must be a finite {kind}, got {written[name]!r}")
+    return Summary(**written)
+
+
+def _is(value: object, kind: str) -> bool:
+    if kind == "bool" or isinstance(value, bool):
+        return kind == "bool" and isinstance(value, bool)
+    if kind == "str":
+        return isinstance(value, str)
+    return isinstance(value, int) or (kind == "float" and isinstance(value, float) and math.isfinite(value))
+
+
+def _check_sums(summary: Summary, epochs: tuple[EpochRecord, ...]) -> None:
+    """The totals are those of the epochs, else ValueError: somebody edited one of the files."""
+    if not epochs:
+        raise ValueError("epochs.jsonl is empty")
+    try:
+        traffic = reduce(add, (Traffic.from_dict(epoch.traffic) for epoch in epochs), Traffic())
+        metrics = [epoch.metrics[summary.metric] for epoch in epochs]
+        expected: dict[str, float] = {
+            "updates": sum(epoch.updates for epoch in epochs),
+            "skipped": sum(epoch.skipped for epoch in epochs),
+            "floats_per_worker": traffic.floats_per_worker,
+            "paper_floats": traffic.paper_floats(summary.workers),
+            "bytes_per_worker": traffic.bytes_per_worker,
+            "collectives": traffic.collectives,
+            "final": metrics[-1],
+            "best": max(metrics) if summary.higher_is_better else min(metrics),
+            "loss": epochs[-1].loss,
+            "training_seconds": math.fsum(
+                value for epoch in epochs for name, value in epoch.seconds.items() if name != "evaluate"
+            ),
+        }
+        for name, value in expected.items():
+            if not math.isclose(getattr(summary, name), value, rel_tol=TOLERANCE, abs_tol=1e-9):
+                raise ValueError(f"summary.json says {name} {getattr(summary, name)!r}, epochs.jsonl says {value!r}")
+    except (TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"epochs.jsonl holds a record that is not one ({type(error).__name__}: {error})") from None
+
+
+def _config(directory: Path) -> Mapping[str, Any]:
+    """config.yaml, with the keys that reports read; else ValueError."""
+    import yaml
+
+    try:
+        config = yaml.safe_load((directory / "config.yaml").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ValueError("config.yaml is missing") from None
+    except yaml.YAMLError:
+        raise ValueError("config.yaml is not valid YAML") from None
+    try:
+        if isinstance(config["epochs"], int) and config["dataset"]["name"] and list(config["compressor"]["levels"]):
+            return config
+    except (TypeError, KeyError):
+        pass
+    raise ValueError("config.yaml is not a run's configuration (epochs, dataset.name, compressor.levels)")
+
+
+def _layers(run: RunDirectory) -> tuple[str, ...]:
+    """Names of the layers; the entries may be names or mappings with a name."""
+    environment = run.read_json("environment.json") or {}
+    layers = environment.get("layers", [])
+    names = [layer.get("name", "") if isinstance(layer, dict) else layer for layer in layers]
+    return tuple(map(str, names))
