@@ -55,7 +55,7 @@ def write_run(
         "workers": 4,
     }
     (directory / "config.yaml").write_text(yaml.safe_dump(config))
-    run.write_json("environment.json", {"layers": list(LAYERS)})
+    run.write_json("environment.json", {"model": {"layers": [{"name": name} for name in LAYERS]}})
     parts = {"data": 0.1, "compute": 0.5, "compress": 0.1, "communicate": 0.25, "other": 0.05}
     records = [
         EpochRecord(

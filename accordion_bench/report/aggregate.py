@@ -83,8 +83,7 @@ def aggregate(
     """
     check_metric(metric)
     check_kind(ci)
-    known = [published.row(row.row.published) if row.row.published else None for row in rows]
-    records = _comparable(table, [read_row(row) for row in rows], known)
+    records = read_rows(table, rows)
     frame = run_frame(records, metric=metric, network=network)
     estimates_of = [_estimates(frame[frame["row"] == record.row_runs.row.id], ci) for record in records]
     baselines = {
@@ -100,10 +99,10 @@ def aggregate(
             problems=record.problems,
             estimates=estimates,
             ratios=_ratios(baselines.get(record.row_runs.row.group, {}), estimates),
-            published=result,
+            published=published_of(record.row_runs.row),
             short=tuple(run.seed for run in record.runs if run.metric(metric) is None),
         )
-        for record, estimates, result in zip(records, estimates_of, known, strict=True)
+        for record, estimates in zip(records, estimates_of, strict=True)
     ]
 
 
@@ -144,28 +143,29 @@ def _ratios(baseline: Mapping[str, Estimate], own: Mapping[str, Estimate]) -> di
     }
 
 
-def _comparable(
-    table: Table, records: list[RowRecords], known: list[published.PublishedRow | None]
-) -> list[RowRecords]:
-    """The same, with runs at another scale than their row's table or baseline turned into problems.
+def read_rows(table: Table, rows: list[RowRuns]) -> list[RowRecords]:
+    """The rows' runs, with those at another scale than their table or baseline turned into problems.
 
-    Rows whose role is "other" may differ from the baseline in length (an equal budget), but not in data.
+    Rows whose role is "other" may differ from the baseline in length (an equal budget), but not in data. UserError if a
+    row's published keys match nothing.
     """
+    records = [read_row(row) for row in rows]
     scales = {
         record.row_runs.row.group: _scale(record.runs[0])
         for record in records
         if record.row_runs.row.role == "low" and record.runs
     }
-    return [
-        _keep(record, table.scale == PAPER_SCALE, scales.get(record.row_runs.row.group), result)
-        for record, result in zip(records, known, strict=True)
-    ]
+    return [_keep(record, table.scale == PAPER_SCALE, scales.get(record.row_runs.row.group)) for record in records]
 
 
-def _keep(
-    record: RowRecords, paper: bool, baseline: dict[str, Any] | None, result: published.PublishedRow | None
-) -> RowRecords:
+def published_of(row: Row) -> published.PublishedRow | None:
+    """The published result that a row names, or None; UserError if it names one that is not there."""
+    return published.row(row.published) if row.published else None
+
+
+def _keep(record: RowRecords, paper: bool, baseline: dict[str, Any] | None) -> RowRecords:
     role = record.row_runs.row.role
+    result = published_of(record.row_runs.row)
     runs: list[FinishedRun] = []
     problems = list(record.problems)
     for run in record.runs:

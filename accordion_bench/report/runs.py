@@ -132,6 +132,10 @@ def read_run(directory: Path, seed: int) -> FinishedRun | Problem:
         if written is None:
             return _not_finished(run, seed)
         summary = _summary(written)
+        if not all(map(math.isfinite, (summary.final, summary.best, summary.loss))):
+            return Problem(
+                seed, "diverged", f"{summary.metric} {summary.final}, training loss {summary.loss} at the end"
+            )
         epochs = tuple(run.read_epochs())
         if summary.epochs != len(epochs):
             return Problem(
@@ -139,7 +143,7 @@ def read_run(directory: Path, seed: int) -> FinishedRun | Problem:
             )
         _check_sums(summary, epochs)
         return FinishedRun(run.name, seed, summary, epochs, _config(directory), _layers(run))
-    except (UserError, OSError, ValueError) as error:
+    except (UserError, OSError, ValueError, OverflowError, RecursionError) as error:
         message = str(error).replace(f"{directory}/", "").splitlines()[0]
         return Problem(seed, "damaged", message)
 
@@ -154,7 +158,7 @@ def _not_finished(run: RunDirectory, seed: int) -> Problem:
 
 
 def _summary(written: Mapping[str, Any]) -> Summary:
-    """Summary with every field of its type and finite, else ValueError."""
+    """Summary with every field of its type, else ValueError."""
     if written.get("schema") != SCHEMA:
         raise ValueError(f"summary.json has schema {written.get('schema')}, this program reads {SCHEMA}")
     known = {field.name: str(field.type) for field in fields(Summary)}
@@ -163,7 +167,7 @@ def _summary(written: Mapping[str, Any]) -> Summary:
         raise ValueError(f"summary.json must have the keys of a summary; {wrong[0]!r} is {problem}")
     for name, kind in known.items():
         if not _is(written[name], kind):
-            raise ValueError(f"summary.json: {name} must be a finite {kind}, got {written[name]!r}")
+            raise ValueError(f"summary.json: {name} must be of type {kind}, got {written[name]!r}")
     return Summary(**written)
 
 
@@ -172,7 +176,7 @@ def _is(value: object, kind: str) -> bool:
         return kind == "bool" and isinstance(value, bool)
     if kind == "str":
         return isinstance(value, str)
-    return isinstance(value, int) or (kind == "float" and isinstance(value, float) and math.isfinite(value))
+    return isinstance(value, int) or (kind == "float" and isinstance(value, float))
 
 
 def _check_sums(summary: Summary, epochs: tuple[EpochRecord, ...]) -> None:
@@ -214,7 +218,9 @@ def _config(directory: Path) -> Mapping[str, Any]:
     except yaml.YAMLError:
         raise ValueError("config.yaml is not valid YAML") from None
     try:
-        if isinstance(config["epochs"], int) and config["dataset"]["name"] and list(config["compressor"]["levels"]):
+        levels = config["compressor"]["levels"]
+        numbers = isinstance(levels, list) and levels and all(isinstance(level, (int, float)) for level in levels)
+        if isinstance(config["epochs"], int) and config["dataset"]["name"] and numbers:
             return config
     except (TypeError, KeyError):
         pass
@@ -222,8 +228,8 @@ def _config(directory: Path) -> Mapping[str, Any]:
 
 
 def _layers(run: RunDirectory) -> tuple[str, ...]:
-    """Names of the layers; the entries may be names or mappings with a name."""
-    environment = run.read_json("environment.json") or {}
-    layers = environment.get("layers", [])
-    names = [layer.get("name", "") if isinstance(layer, dict) else layer for layer in layers]
-    return tuple(map(str, names))
+    """Names of the layers, as environment.json lists them."""
+    try:
+        return tuple(str(layer["name"]) for layer in (run.read_json("environment.json") or {})["model"]["layers"])
+    except (KeyError, TypeError):
+        return ()
