@@ -29,8 +29,9 @@ class Interrupted(KeyboardInterrupt):
 
     def __init__(self, signal_number: int, where: str) -> None:
         self.signal_number = signal_number
+        self.where = where
         self.exit_code = 128 + signal_number
         super().__init__(f"interrupted {where}; the same command continues from there")
 
     def __reduce__(self) -> tuple[type, tuple[int, str]]:
-        return type(self), (self.signal_number, str(self))
+        return type(self), (self.signal_number, self.where)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from accordion_bench.config import RunConfig, from_yaml, to_yaml
-from accordion_bench.errors import Diverged, RunFailure, UserError
+from accordion_bench.errors import Diverged, Interrupted, RunFailure, UserError
 from accordion_bench.lock import Lock
 from accordion_bench.records import RunDirectory, Summary
 
@@ -103,6 +103,7 @@ def _run_elastic(config: RunConfig, processes: int, device: str) -> Summary:
     """One machine, several processes, through torch's elastic agent: one dies -> all end."""
     import logging
 
+    from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
@@ -127,6 +128,8 @@ def _run_elastic(config: RunConfig, processes: int, device: str) -> Summary:
             results = elastic_launch(agent, _child)(to_yaml(config), device, folder, os.getpid())
         except ChildFailedError as error:
             raise _reported(config, Path(folder), error) from None
+        except SignalException as error:  # the children have had it too, and time to save
+            raise _interrupted(Path(folder), int(error.sigval)) from None
         return Summary(**results[0])
 
 
@@ -140,12 +143,13 @@ def _child(config_text: str, device: str, folder: str, parent: int) -> dict[str,
     config = from_yaml(config_text)
     try:
         return asdict(run_member(config, device))
-    except Exception as error:
+    except (Exception, Interrupted) as error:
         report = {
             "time": time.time(),
             "process": process,
             "kind": type(error).__name__,
-            "message": str(error),
+            "message": error.where if isinstance(error, Interrupted) else str(error),
+            "signal": getattr(error, "signal_number", None),
             "place": [error.epoch, error.step, error.layer, error.what] if isinstance(error, Diverged) else None,
             "traceback": traceback.format_exc(),
         }
@@ -185,7 +189,7 @@ def run_member(config: RunConfig, device: str) -> Summary:
 
 def _reported(config: RunConfig, folder: Path, error: Any) -> Exception:
     """What the first failing process said, as the exception it raised there."""
-    reports = sorted((json.loads(path.read_text()) for path in folder.glob("process-*.json")), key=lambda r: r["time"])
+    reports = _reports(folder)
     if not reports:
         process, failure = error.get_first_failure()
         reason = f"ended with exit code {failure.exitcode}" if failure.exitcode >= 0 else f"was killed by signal {-failure.exitcode}"
@@ -193,6 +197,8 @@ def _reported(config: RunConfig, folder: Path, error: Any) -> Exception:
         _record_failure(config, message, "")
         return RunFailure(message)
     first = reports[0]
+    if first["kind"] == "Interrupted":
+        return _interrupted(folder, first["signal"])
     if first["kind"] == "UserError":
         return UserError(first["message"])
     if first["place"]:
@@ -201,6 +207,16 @@ def _reported(config: RunConfig, folder: Path, error: Any) -> Exception:
     message = f"{config.directory}: failed in process {first['process']}: {cause}; finished epochs are kept"
     _record_failure(config, message, first["traceback"])
     return RunFailure(message)
+
+
+def _reports(folder: Path) -> list[dict[str, Any]]:
+    """What failing processes left, earliest first."""
+    return sorted((json.loads(path.read_text()) for path in folder.glob("process-*.json")), key=lambda r: r["time"])
+
+
+def _interrupted(folder: Path, number: int) -> Interrupted:
+    places = [report["message"] for report in _reports(folder) if report["kind"] == "Interrupted"]
+    return Interrupted(number, places[0] if places else "before the next checkpoint")
 
 
 def _record_failure(config: RunConfig, message: str, trace: str) -> None:

@@ -11,7 +11,7 @@ import os
 import sys
 from contextlib import nullcontext
 
-from accordion_bench.errors import RunFailure, UserError
+from accordion_bench.errors import Interrupted, RunFailure, UserError
 
 
 def main(overrides: list[str]) -> int:
@@ -37,8 +37,9 @@ def main(overrides: list[str]) -> int:
         _, device = place_workers(config)
         with Lock(config.directory) if first else nullcontext():
             run_member(config, device)
-    except (UserError, RunFailure) as error:
-        print(f"accordion-bench: process {os.environ['RANK']}: {error}", file=sys.stderr, flush=True)
+    except (UserError, RunFailure, Interrupted) as error:
+        if first or not isinstance(error, Interrupted):
+            print(f"accordion-bench: process {os.environ['RANK']}: {error}", file=sys.stderr, flush=True)
         sys.stdout.flush()
         return error.exit_code
     return 0
