@@ -11,11 +11,12 @@ class Accordion(Scheduler):
     """Least compressed while the gradient norm changes fast and after every fall of the learning rate, else most.
 
     Every `interval` epochs each layer's norm D of the gradient summed over the epoch is compared with that of the
-    previous comparison: |D_prev - D| / D_prev >= eta means critical, and so does D_prev = 0. A fall of the scheduled learning
-    rate makes every layer critical until the next comparison. The batch ladder obeys the same test on the whole model's norm.
+    previous comparison: |D_prev - D| / D_prev >= eta means critical, and so does D_prev = 0. A fall of the scheduled
+    learning rate makes every layer critical until the next comparison. The batch ladder obeys the same test on the
+    whole model's norm.
 
-    If the number of updates per epoch has changed in between (another batch multiple), D_prev is rescaled to the current
-    number: the sum over an eighth of the updates is not a change of the gradient. Otherwise D is used as it is.
+    If the number of updates per epoch has changed in between (another batch multiple), D_prev is rescaled to the
+    current number: the sum over an eighth of the updates is not a change of the gradient. Otherwise D is used as it is.
 
     A level and a batch ladder with several rungs each are both adapted, independently of each other unless `joint`.
 
@@ -24,7 +25,8 @@ class Accordion(Scheduler):
         interval: epochs between comparisons, >= 1.
         check: when comparisons take place: "paper" (end of epochs 9, 19, ...; the first has nothing to compare with and
             is critical) or "authors_code" (end of epochs 0, 10, 20, ...; epoch 0 is critical).
-        steps: on ladders of more than two rungs: "jump" between the ends, or "proportional" to the change (see Detector).
+        steps: on ladders of more than two rungs: "jump" between the ends, or "proportional" to the change (see
+            Detector).
         monotone: the batch multiple only ever grows, even after a fall of the learning rate (App. A of the paper).
         joint: let the batch grow only while no layer is critical (not in the paper).
 

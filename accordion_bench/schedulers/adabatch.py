@@ -10,8 +10,9 @@ from accordion_bench.schedulers.rungs import largest_multiple, place, require_ba
 class AdaBatch(Scheduler):
     """Doubles the batch every `interval` epochs, up to the ladder's largest multiple.
 
-    The learning-rate schedule stays the one of the base batch; multiplying it by the batch multiple turns a decay by d into
-    one by 2d where the batch doubles (the paper's 0.375 becomes 0.75), so that rate / batch is that of the base run.
+    The learning-rate schedule stays the one of the base batch; multiplying it by the batch multiple turns a decay by d
+    into one by 2d where the batch doubles (the paper's 0.375 becomes 0.75), so that rate / batch is that of the base
+    run.
 
     Args:
         interval: epochs between doublings, >= 1; 20 in the paper's CIFAR runs.

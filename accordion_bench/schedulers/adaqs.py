@@ -13,10 +13,10 @@ from accordion_bench.schedulers.rungs import place
 class AdaQS(Scheduler):
     """Starts at the most compressed level; one rung less compressed whenever the MSDR has fallen by `drop`; never back.
 
-    MSDR = |mean| / standard deviation of the gradient. The reference is the MSDR at the last change, at first that of the
-    first epoch looked at. A ratio that is not defined (deviation 0) is passed over. On a ladder of doubling ranks a rung is
-    twice the rank, as the Accordion paper compares it. No public code is known: `drop`, `interval` and `per` are our
-    reading, hence settings.
+    MSDR = |mean| / standard deviation of the gradient. The reference is the MSDR at the last change, at first that of
+    the first epoch looked at. A ratio that is not defined (deviation 0) is passed over. On a ladder of doubling ranks a
+    rung is twice the rank, as the Accordion paper compares it. No public code is known: `drop`, `interval` and `per`
+    are our reading, hence settings.
 
     Args:
         drop: fraction of the reference at or below which the MSDR counts as fallen, in (0, 1).

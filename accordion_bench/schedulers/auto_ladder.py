@@ -13,14 +13,15 @@ from accordion_bench.schedulers.regimes import Check
 class AutoLadder(Scheduler):
     """Accordion between two rungs that are chosen per layer, from how well each rung approximates the gradient.
 
-    The paper leaves l_low and l_high to the user, and names a network (VGG-19 on CIFAR-100) that needs rank 2, not 1, as
-    l_high. Here the run starts least compressed; at the end of the last of `probe_epochs` epochs, with e_k the relative
-    squared error ||G - C_k(G)||^2 / ||G||^2 of rung k on the gradient summed over that epoch,
+    The paper leaves l_low and l_high to the user, and names a network (VGG-19 on CIFAR-100) that needs rank 2, not 1,
+    as l_high. Here the run starts least compressed; at the end of the last of `probe_epochs` epochs, with e_k the
+    relative squared error ||G - C_k(G)||^2 / ||G||^2 of rung k on the gradient summed over that epoch,
 
         l_high = the most compressed rung with e_k <= high_error,
         l_low  = the most compressed rung with e_k <= low_error,
 
-    the least compressed one where no rung is good enough. Accordion (the same settings) then moves each layer between its two.
+    the least compressed one where no rung is good enough. Accordion (the same settings) then moves each layer between
+    its two.
 
     Args:
         high_error: largest relative squared error accepted outside critical regimes.

@@ -12,9 +12,9 @@ from accordion_bench.schedulers.rungs import ROUNDING, place, uniform
 class Budget(Scheduler):
     """One level until it has sent what `reference_epochs` epochs at another level would have sent, then stop.
 
-    With f the floats of one update, that is floor(reference_epochs x f(reference) / f(index)) epochs: 536 epochs of rank 1
-    for 300 of rank 2 (ResNet-18, CIFAR-100). The run's `epochs` is only an upper bound and must be at least that number.
-    The learning-rate schedule is not stretched; set its milestones for the longer run where that is wanted.
+    With f the floats of one update, that is floor(reference_epochs x f(reference) / f(index)) epochs: 536 epochs of
+    rank 1 for 300 of rank 2 (ResNet-18, CIFAR-100). The run's `epochs` is only an upper bound and must be at least that
+    number. The learning-rate schedule is not stretched; set its milestones for the longer run where that is wanted.
 
     Args:
         reference_epochs: length of the run whose floats are the budget, >= 1.
@@ -44,7 +44,7 @@ class Budget(Scheduler):
             )
         if problem.epochs < affordable:
             raise UserError(
-                f"epochs must be at least {affordable} to spend the floats of {self.reference_epochs} reference epochs, "
+                f"epochs must be >= {affordable} to spend the floats of {self.reference_epochs} reference epochs, "
                 f"got {problem.epochs}; write epochs={affordable}"
             )
         return {}, self._decision(problem)

@@ -27,9 +27,11 @@ def fewest_words(
     import numpy as np
 
     errors = np.asarray(errors_LK, dtype=np.float64)
-    if allowed_error > 0:
-        # Without the slack, an error of exactly j units could round up to j + 1.
-        units_LK = np.ceil(errors / (allowed_error / bins) * (1 - 1e-12))
+    unit = allowed_error / bins
+    if unit > 0:
+        with np.errstate(over="ignore"):
+            # Without the slack, an error of exactly j units could round up to j + 1.
+            units_LK = np.ceil(errors / unit * (1 - 1e-12))
     else:
         units_LK = np.where(errors == 0, 0.0, np.inf)
     best_B = np.zeros(bins + 1)
@@ -58,10 +60,10 @@ def fewest_words(
 class LGreCo(Scheduler):
     """Fewest words under the constraint that the summed error stays within alpha of that of one uniform rung.
 
-    A layer's error at rung k is ||G - C_k(G)||, not squared, of the gradient G summed over the epoch, as in the published
-    code. The paper searches ranks from R / 2 to 2 R around the uniform rank R: write such a ladder, e.g. levels [2, 4, 8] with
-    `reference` 1. Until the first errors are in, every layer is on the reference rung; it is also the choice whenever
-    rounding leaves the search with nothing better.
+    A layer's error at rung k is ||G - C_k(G)||, not squared, of the gradient G summed over the epoch, as in the
+    published code. The paper searches ranks from R / 2 to 2 R around the uniform rank R: write such a ladder, e.g.
+    levels [2, 4, 8] with `reference` 1. Until the first errors are in, every layer is on the reference rung; it is also
+    the choice whenever rounding leaves the search with nothing better.
 
     Args:
         alpha: allowed error relative to the uniform reference, > 0; 1 in the paper.
@@ -70,8 +72,8 @@ class LGreCo(Scheduler):
         batch_index: place on the batch ladder; None: base batch.
 
     Raises:
-        UserError: on a value out of range; from `start` if the words per layer are not known. `decide` raises RunFailure
-            where errors are due and were not measured.
+        UserError: on a value out of range; from `start` if the words per layer are not known. `decide` raises
+            RunFailure where errors are due and were not measured.
     """
 
     needs_errors = True

@@ -29,9 +29,9 @@ class Manual(Scheduler):
     """A list of epoch ranges: the paper's probes (Figs. 2 and 4b), or any schedule known beforehand.
 
     Args:
-        ranges: mappings with `from` (first epoch) and `until` (first epoch after the range), and, where they differ from
-            the default, `index` and `batch_index`. Ranges must not overlap; their order does not matter. Epochs inside
-            count as critical unless the range says `critical: false`.
+        ranges: mappings with `from` (first epoch) and `until` (first epoch after the range), and, where they differ
+            from the default, `index` and `batch_index`. Ranges must not overlap; their order does not matter. Epochs
+            inside count as critical unless the range says `critical: false`.
         index: place on the level ladder elsewhere; None: least compressed. Negative counts from the end.
         batch_index: place on the batch ladder elsewhere; None: base batch.
 
@@ -74,7 +74,8 @@ class Manual(Scheduler):
 def _parse(item: object) -> Range:
     if not isinstance(item, Mapping) or not {"from", "until"} <= set(item) <= set(KEYS):
         raise UserError(
-            f"scheduler.ranges must hold mappings with from, until and any of {', '.join(KEYS[2:])}, got {item!r}; {EXAMPLE}"
+            f"scheduler.ranges must hold mappings with from, until and any of {', '.join(KEYS[2:])}, "
+            f"got {item!r}; {EXAMPLE}"
         )
     for key, value in item.items():
         kinds: tuple[type, ...] = (bool,) if key == "critical" else (int,)

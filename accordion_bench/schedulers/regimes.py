@@ -33,9 +33,9 @@ class Detector:
     Attributes:
         eta: relative change from which on the regime is critical, > 0.
         interval: epochs between two comparisons, >= 1.
-        check: "paper": compare at the end of every interval-th epoch (0-based 9, 19, 29, ...), so that the first interval
-            and, having no predecessor, the second one are critical; "authors_code": at the end of epochs 0, 10, 20, ...,
-            so that epochs 0 to 10 are critical.
+        check: "paper": compare at the end of every interval-th epoch (0-based 9, 19, 29, ...), so that the first
+            interval and, having no predecessor, the second one are critical; "authors_code": at the end of epochs 0,
+            10, 20, ..., so that epochs 0 to 10 are critical.
         steps: "jump": first or last rung, as in the paper; "proportional": of R rungs, a change c below eta gets rung
             floor((R - 1) c / eta), so that a ladder of two is the same under both.
 

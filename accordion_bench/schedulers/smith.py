@@ -10,17 +10,19 @@ from accordion_bench.schedulers.rungs import largest_multiple, place, require_ba
 class Smith(Scheduler):
     """Where the schedule would divide the learning rate by f, the batch is multiplied by f instead.
 
-    The noise scale of SGD goes with rate / batch, and this keeps it on the schedule exactly: with m the largest multiple of
-    the ladder not above initial_factor x (highest rate so far) / (next scheduled rate), the optimiser runs at m times the
-    scheduled rate. As long as the ladder has the multiple wanted, m cancels the decay and the rate stays where it was; what
-    the ladder cannot give (its first entry is the largest multiple) is decayed as scheduled. Warm-up is not a decay.
+    The noise scale of SGD goes with rate / batch, and this keeps it on the schedule exactly: with m the largest
+    multiple of the ladder not above initial_factor x (highest rate so far) / (next scheduled rate), the optimiser runs
+    at m times the scheduled rate. As long as the ladder has the multiple wanted, m cancels the decay and the rate stays
+    where it was; what the ladder cannot give (its first entry is the largest multiple) is decayed as scheduled. Warm-up
+    is not a decay.
 
     Args:
-        initial_factor: the "increased initial learning rate" variant: begin with a rate and a batch that are both this many
-            times larger; one of the batch ladder's multiples. 1 is the plain method.
+        initial_factor: the "increased initial learning rate" variant: begin with a rate and a batch that are both this
+            many times larger; one of the batch ladder's multiples. 1 is the plain method.
         index: place on the level ladder for the whole run; None: least compressed.
 
-    `start` raises UserError without a batch ladder, if initial_factor is not on it, or if index is not on the level ladder.
+    `start` raises UserError without a batch ladder, if initial_factor is not on it, or if index is not on the level
+    ladder.
     """
 
     def __init__(self, *, initial_factor: int = 1, index: int | None = None) -> None:
