@@ -39,6 +39,7 @@ class Aggregator:
             if self.memory_HN is None:
                 self.memory_HN = torch.zeros_like(grads_HN)
             grads_HN += self.memory_HN  # correct before compressing (Alg. 1 there)
+        self.compressor.memory_HN = self.memory_HN
         with communicator.clock.section("compress"):
             update_N = self.compressor.reduce(grads_HN, communicator)
         finite = bool(update_N.isfinite().all())  # the same on every worker, as the update is

@@ -51,3 +51,21 @@ FRACTIONS = Ladder(
     allowed=lambda level: 0 < level <= 1,
     remedy="write 0.015 for 1.5 %",
 )
+BITS = Ladder(
+    unit="bits per element (whole numbers from 2 to 8, one of them the sign)",
+    label=lambda level: f"{level:g} bits",
+    allowed=lambda level: level == int(level) and 2 <= level <= 8,
+    remedy="4 bits are 7 steps on either side of zero",
+)
+ATOMS = Ladder(
+    unit="atoms per layer (whole numbers >= 1)",
+    label=lambda level: f"{level:g} atoms" if level > 1 else "1 atom",
+    allowed=lambda level: level == int(level) and level >= 1,
+    remedy="1 atom sends least",
+)
+NOMINAL = Ladder(
+    unit="[1], as this compressor has no ladder",
+    label=lambda level: "fixed",
+    allowed=lambda level: level == 1,
+    remedy="write [1]",
+)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from accordion_bench.errors import UserError
-from accordion_bench.ladders import FRACTIONS, RANKS, Ladder
+from accordion_bench.ladders import ATOMS, BITS, FRACTIONS, NOMINAL, RANKS, Ladder
 from accordion_bench.settings import check_settings, closest, load_object
 
 if TYPE_CHECKING:
@@ -30,8 +30,16 @@ class Entry:
 
 COMPRESSORS: dict[str, Entry] = {
     "none": Entry("accordion_bench.compressors.none:Uncompressed", FRACTIONS),
+    "adacomp": Entry("accordion_bench.compressors.adacomp:AdaComp", NOMINAL),
+    "atomo": Entry("accordion_bench.compressors.atomo:Atomo", ATOMS),
+    "dgc": Entry("accordion_bench.compressors.dgc:DGC", FRACTIONS),
+    "efsignsgd": Entry("accordion_bench.compressors.efsignsgd:EFSignSGD", NOMINAL),
+    "onebit": Entry("accordion_bench.compressors.onebit:OneBit", NOMINAL),
     "powersgd": Entry("accordion_bench.compressors.powersgd:PowerSGD", RANKS),
+    "qsgd": Entry("accordion_bench.compressors.qsgd:QSGD", BITS),
     "randomk": Entry("accordion_bench.compressors.randomk:RandomK", FRACTIONS),
+    "signsgd": Entry("accordion_bench.compressors.signsgd:SignSGD", NOMINAL),
+    "terngrad": Entry("accordion_bench.compressors.terngrad:TernGrad", NOMINAL),
     "topk": Entry("accordion_bench.compressors.topk:TopK", FRACTIONS),
 }
 

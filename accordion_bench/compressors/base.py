@@ -28,6 +28,10 @@ class Compressor(ABC):
         updates: number of calls of `reduce` so far; it and `state_dict` are all that a checkpoint needs.
     """
 
+    conserves: bool = True  # what `reduce` promises for one worker; False where the algorithm keeps a memory of its own
+    data_dependent: bool = False  # the size of a message depends on the gradient, and `cost` is an upper bound
+    memory_HN: Tensor | None = None  # what Aggregator has added to the gradients of this call, to be read only
+
     def __init__(self, layout: Layout, seed: int, *, error_feedback: bool = True) -> None:
         self.layout = layout
         self.seed = seed
@@ -43,7 +47,7 @@ class Compressor(ABC):
     def reduce(self, grads_HN: Tensor, communicator: Communicator) -> Tensor:
         """Average over all workers -> (N,); leaves in grads_HN what was not sent.
 
-        With one worker, update + residual equals the input.
+        With one worker, update + residual equals the input (unless `conserves` is False).
         """
 
     @abstractmethod
