@@ -107,7 +107,9 @@ def _run_elastic(config: RunConfig, processes: int, device: str) -> Summary:
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
+    for name in list(logging.root.manager.loggerDict):
+        if name.startswith("torch.distributed.elastic"):  # what went wrong is reported once, by us
+            logging.getLogger(name).setLevel(logging.CRITICAL)
     with tempfile.TemporaryDirectory(prefix="accordion-bench-") as folder:
         agent = LaunchConfig(
             min_nodes=1,

@@ -61,6 +61,14 @@ class Traffic:
                 getattr(total, name).add(part.elements, part.bytes, part.calls)
         return total
 
+    def times(self, updates: int) -> Traffic:
+        """The same traffic so many times over."""
+        total = Traffic()
+        for name in ("mean", "gather", "control"):
+            part = getattr(self, name)
+            getattr(total, name).add(updates * part.elements, updates * part.bytes, updates * part.calls)
+        return total
+
     def as_dict(self) -> dict[str, dict[str, int]]:
         """Plain numbers, for a record."""
         return asdict(self)
