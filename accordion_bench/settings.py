@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import collections.abc
 import difflib
 import importlib
 import inspect
+import os
+import sys
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -16,6 +19,8 @@ from accordion_bench.errors import UserError
 def load_object(path: str, what: str) -> Any:
     """The object at "module:name", a part of this package or a user's own; UserError if it is not there."""
     module, _, name = path.partition(":")
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # a user's own file beside which the command is given
     try:
         return getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
@@ -52,13 +57,23 @@ def check_settings(
     for key, value in settings.items():
         if key not in allowed:
             known = ", ".join(allowed) or "none"
-            raise UserError(f"{where} has no setting {key!r}{closest(key, allowed)} There are: {known}".replace("? T", "? t"))
+            raise UserError(f"{where} has no setting {key!r}{closest(key, allowed) or ';'} there are: {known}")
         value = tuple(value) if isinstance(value, list) else value
         if not _fits(value, hints.get(key, Any)):
-            kind = getattr(hints[key], "__name__", str(hints[key])) if inspect.isclass(hints[key]) else str(hints[key])
-            raise UserError(f"{where}.{key} must be {kind.replace('typing.', '')}, got {value!r}")
+            raise UserError(f"{where}.{key} must be {_words(hints.get(key, Any))}, got {value!r}")
         checked[key] = value
     return checked
+
+
+def _words(hint: Any) -> str:
+    """A type as a person would say it."""
+    origin = typing.get_origin(hint)
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(_words(option) for option in typing.get_args(hint))
+    if origin is typing.Literal:
+        return " or ".join(str(option) for option in typing.get_args(hint))
+    names = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", type(None): "null"}
+    return names.get(hint, "a list" if origin in (tuple, list, collections.abc.Sequence) else str(hint))
 
 
 def _fits(value: object, hint: Any) -> bool:

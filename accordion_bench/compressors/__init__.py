@@ -53,7 +53,7 @@ def find_compressor(name: str) -> Entry:
         return Entry(name, ladder)
     if name not in COMPRESSORS:
         known = ", ".join(COMPRESSORS)
-        raise UserError(f"no compressor {name!r}{closest(name, list(COMPRESSORS))} There are: {known}")
+        raise UserError(f"no compressor {name!r}{closest(name, list(COMPRESSORS)) or ';'} there are: {known}")
     return COMPRESSORS[name]
 
 
