@@ -85,7 +85,7 @@ class PowerSGD(Compressor):
 
     def set_levels(self, levels_L: Sequence[float]) -> None:
         """Use these ranks; keeps the columns of Q that both ranks have."""
-        if tuple(levels_L) == self.levels_L:
+        if tuple(levels_L) == self.levels_L and self._dense:  # _dense is empty before the first call
             return
         kept = self.state_dict()
         super().set_levels(levels_L)
@@ -145,6 +145,9 @@ class PowerSGD(Compressor):
                     group.matrices(grads_N).sub_(group.matrices(update_N))
         for part in self._dense:
             grads_HN[:, part] = 0
+        for group in self._groups:
+            # Only the span matters. Left as it is, the next P = M Q would grow with the square of the gradient.
+            _divide_by_largest(group.q(q))
         # A NaN must reach the update, so that the step is refused, but not the next step's start.
         self._q = torch.where(q.isfinite().all(), q, self._q)
         self.updates += 1
@@ -217,6 +220,7 @@ def _rank(slot: Slot, level: float) -> int:
 
 def orthonormalise(p: Tensor) -> None:
     """Overwrite (count, n, r) with orthonormal columns of the same span; zero or dependent columns are replaced."""
+    _divide_by_largest(p)  # else the squares of elements below 1e-19 or above 1e19 leave float32's range
     if p.shape[-1] > 1:
         p.copy_(torch.linalg.qr(p).Q)  # Householder: orthonormal whatever the rank of p
         return
@@ -224,6 +228,12 @@ def orthonormalise(p: Tensor) -> None:
     # A zero column would stay zero for ever (Q = M^T 0): take the first unit vector, as Householder does.
     p.div_(torch.where(norm == 0, 1, norm))
     p[..., :1, :] += (norm == 0).to(p.dtype)
+
+
+def _divide_by_largest(columns: Tensor) -> None:
+    """Make the largest magnitude in every column of (count, n, r) one; columns of zeros stay."""
+    largest = columns.abs().amax(-2, keepdim=True)
+    columns.div_(torch.where(largest == 0, 1, largest))
 
 
 def _multiply(a: Tensor, b: Tensor, out: Tensor) -> None:
