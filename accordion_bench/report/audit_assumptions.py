@@ -78,10 +78,9 @@ def _variant_evidence(cell: Cell, cells: Sequence[Cell]) -> list[Evidence]:
         Evidence(True, "the published code holds exactly this network with 10 outputs (senet_new.py)"),
         Evidence(
             True,
-            "first logged losses: 2.407 (seed 42, Tables 1 and 3), 2.475 and 2.493 (seed 4, Table 1); with "
-            "these seeds this network "
-            "starts at 2.31-2.44 and 2.36-2.50 (24 batches of real images), the one of Table 8 at 2.29-2.34 and "
-            "2.34-2.35",
+            "first logged losses: 2.407 (seed 42, Tables 1 and 3), 2.475 and 2.493 (seed 4, Table 1); with these "
+            "seeds this network starts at 2.31-2.44 and 2.36-2.50 (24 batches of real images), the one of Table 8 "
+            "at 2.29-2.34 and 2.34-2.35",
         ),
         Evidence(False, "Table 8 counts the parameters of another SENet (11,260,354 instead of 11,389,726)"),
     ]
@@ -111,8 +110,7 @@ def _time_evidence(cell: Cell, cells: Sequence[Cell]) -> Evidence | None:
     return Evidence(
         agrees,
         f"Time of {cell.network} at rank 1, Table 1 over Table 2: {ratio:.3f}; {SHORT_EPOCHS}/{EPOCHS} is "
-        f"{expected:.3f} "
-        f"(ResNet-18, 300 epochs in both: {control:.3f})",
+        f"{expected:.3f} (ResNet-18, 300 epochs in both: {control:.3f})",
     )
 
 
@@ -126,17 +124,16 @@ def _step_evidence(cell: Cell, cells: Sequence[Cell]) -> list[Evidence]:
     return [
         Evidence(
             here > paper,
-            f"of the {len(rows)} Accordion cells of Tables 5-6 (20 epochs at 512, 280 at 4096) {here} agree "
-            f"with {FLOOR_STEPS} updates "
-            f"per epoch and {paper} with {STEPS}",
+            f"of the {len(rows)} Accordion cells of Tables 5-6 (20 epochs at 512, 280 at 4096) {here} agree with "
+            f"{FLOOR_STEPS} updates per epoch and {paper} with {STEPS}",
         ),
         Evidence(
             True, f"floor(50000/512) = {FLOOR_STEPS}, and the rows at 4096 count floor(50000/4096) = {UPDATES_AT_4096}"
         ),
         Evidence(
             False,
-            f"the published logs of these runs show {STEPS} batches (batch 95 is printed as 97 %); "
-            f"{FLOOR_STEPS} is a count on paper",
+            f"the published logs of these runs show {STEPS} batches (batch 95 is printed as 97 %); {FLOOR_STEPS} is "
+            "a count on paper",
         ),
     ]
 
@@ -159,8 +156,7 @@ def copied_cell_evidence(cell: Cell, cells: Sequence[Cell]) -> list[Evidence]:
         Evidence(
             None,
             f"the group's Accordion cell, {row.data_sent}, fits its own network with {FLOOR_STEPS} updates per "
-            "epoch, with which this cell "
-            f"would be {own:.2f}",
+            f"epoch, with which this cell would be {own:.2f}",
         )
         for row in rows
         if printed_form(in_unit(accordion_batch_words(row, FLOOR_STEPS), row.data_unit), row.data_sent)

@@ -65,9 +65,8 @@ def _data_sent(rows: Sequence[DataSentRow]) -> str:
     )
     rules = (
         "Counted in millions (M) or billions (G) of 32-bit words: PowerSGD and batch size, words of one worker; "
-        "Top-K, 2 words per kept "
-        "element of each of 4 workers, 1-D tensors once; 98 updates x 300 epochs (batch 4096: 12 updates). diff "
-        "= predicted / printed - 1."
+        "Top-K, 2 words per kept element of each of 4 workers, 1-D tensors once; 98 updates x 300 epochs (batch "
+        "4096: 12 updates). diff = predicted / printed - 1."
     )
     body = [
         (
@@ -121,12 +120,9 @@ def _accordion(rows: Sequence[AccordionRow]) -> str:
     title = "ACCORDION rows, bracketed by their group's static rows: printed = s x low + (1 - s) x high"
     note = (
         "s is the share of the run at the low level: of epochs for batch size, else weighted by what each layer "
-        "sends more at the low "
-        "level. Epochs: s x the run, as if all layers switched together. Traffic: share of what was sent that "
-        "was sent at the low level. "
-        "s by time: the same from the Time column, which weighs layers otherwise and is rough where low and "
-        "high take similar time; all units "
-        "are those of Data Sent."
+        "sends more at the low level. Epochs: s x the run, as if all layers switched together. Traffic: share of "
+        "what was sent that was sent at the low level. s by time: the same from the Time column, which weighs "
+        "layers otherwise and is rough where low and high take similar time; all units are those of Data Sent."
     )
     body = [
         (
@@ -190,13 +186,13 @@ def _time(fit: TimeFit) -> str:
     unknowns = "; ".join(f"{name} {_si(value)}" for name, value in sorted(fit.unknowns.items()))
     used = ", ".join(f"Table {table} {network} {level}" for table, _, network, level in fit.rows_used)
     notes = (
-        f"Solved for: {unknowns}. Assumed: {fit.bandwidth_bits_per_s / 1e9:g} Gbit/s, messages as in the "
-        "published code (one per tensor, two "
-        "for a compressed matrix), gathers at half an all-reduce's latency (a ring has half the hops).",
+        f"Solved for: {unknowns}. Assumed: {fit.bandwidth_bits_per_s / 1e9:g} Gbit/s, messages as in the published "
+        "code (one per tensor, two for a compressed matrix), gathers at half an all-reduce's latency (a ring has "
+        "half the hops).",
         f"Rows used to fit (marked *): {used}.",
-        "Times in seconds. Ours: the same step with this program's messages, all other costs as they were. Latency: its share of "
-        "the predicted time. "
-        "Accordion rows mix the two predictions in the share s that Data Sent implies.",
+        "Times in seconds. Ours: the same step with this program's messages, all other costs as they were. Latency: "
+        "its share of the predicted time. Accordion rows mix the two predictions in the share s that Data Sent "
+        "implies.",
     )
     headers = (
         "T",
@@ -251,9 +247,8 @@ def _errors(fit: TimeFit) -> str:
             )
     lines.append(
         _wrap(
-            "One latency for all runs does not do: with that of the batch-size runs ResNet-18 at rank 1 (Table "
-            "1) would be off by "
-            f"{100 * fit.common_latency_error:+.0f} %.",
+            "One latency for all runs does not do: with that of the batch-size runs ResNet-18 at rank 1 (Table 1) "
+            f"would be off by {100 * fit.common_latency_error:+.0f} %.",
             "  ",
         )
     )

@@ -196,8 +196,7 @@ def _contradictions(rows: Sequence[TimeRow], runs: Mapping[Key, Run]) -> tuple[s
             same = (setup.network, setup.method) == (theirs.network, theirs.method)
             if same and ratio > 1.5 and row.step_ms < other.step_ms:
                 found.append(
-                    f"Table {row.table} {row.network} {row.level} sends {ratio:.1f} times as much per step as "
-                    f"Table {other.table} "
-                    f"{other.level}, in {row.step_ms / other.step_ms:.2f} of its time"
+                    f"Table {row.table} {row.network} {row.level} sends {ratio:.1f} times as much per step as Table "
+                    f"{other.table} {other.level}, in {row.step_ms / other.step_ms:.2f} of its time"
                 )
     return tuple(found)
