@@ -18,7 +18,7 @@ conf/table/<name>.yaml:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -61,7 +61,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """A whole table; `name` is the file's stem."""
+    """A whole table; `name` is the file's stem, `given` the path by which a user named their own file, or empty."""
 
     name: str
     title: str
@@ -70,6 +70,7 @@ class Table:
     base: tuple[str, ...]
     rows: tuple[Row, ...]
     number: int | None = None
+    given: str = ""
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ def load_table(name_or_path: str | Path) -> Table:
     if given.endswith((".yaml", ".yml")):
         path = Path(given)
         try:
-            return parse_text(path.stem, path.read_text(encoding="utf-8"))
+            return replace(parse_text(path.stem, path.read_text(encoding="utf-8")), given=given)
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
             raise UserError(f"table file {given} cannot be read: {reason}") from None

@@ -9,12 +9,15 @@ from pathlib import Path
 
 import yaml
 
+from accordion_bench.network import NETWORKS
 from accordion_bench.records import EpochRecord, RunDirectory, Summary
+from accordion_bench.report.aggregate import RowResult, aggregate
 from accordion_bench.tablespec import Row, RowRuns, Table
 from accordion_bench.traffic import Count, Traffic
 
 LAYERS = ("features.0.weight", "features.3.weight", "head.weight")
 UPDATES = 10
+ROW = Row("net", "rank 1", "low", ())
 
 
 def dense(epoch: int) -> Traffic:
@@ -131,3 +134,18 @@ def table_of(
         number=keys.get("number"),  # type: ignore[arg-type]
     )
     return made, [RowRuns(row, directories) for row, directories in rows]
+
+
+def one_row(
+    folder: Path, values_of_seeds: list[list[float]], row: Row = ROW, **keys: object
+) -> tuple[Table, list[RowRuns]]:
+    """A table of one row with these metrics per seed and epoch; `keys` go to write_run."""
+    directories = {seed: folder / "runs" / "run" / f"seed-{seed}" for seed in range(1, len(values_of_seeds) + 1)}
+    for directory, values in zip(directories.values(), values_of_seeds, strict=True):
+        write_run(directory, values, **keys)  # type: ignore[arg-type]
+    return table_of([(row, directories)])
+
+
+def results(table: Table, rows: list[RowRuns], **keys: object) -> list[RowResult]:
+    """The rows with their numbers; `keys` go to aggregate."""
+    return aggregate(table, rows, network=NETWORKS["paper"], **keys)  # type: ignore[arg-type]

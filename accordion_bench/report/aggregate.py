@@ -192,5 +192,5 @@ def _scale(run: FinishedRun) -> dict[str, Any]:
         "dataset.name": dataset["name"],
         "dataset.limit_train": dataset.get("limit_train"),
         "dataset.limit_test": dataset.get("limit_test"),
-        "epochs": run.config["epochs"],
+        "epochs": run.summary.epochs,
     }

@@ -47,7 +47,7 @@ def changes(runs: Sequence[FinishedRun]) -> Changes | None:
     if not runs:
         return None
     length = min(len(run.epochs) for run in runs)
-    layers = min(len(epoch.level_index_L) for run in runs for epoch in run.epochs)
+    layers = min(len(run.epochs[0].level_index_L) for run in runs)
     level_LE = [
         [sum(run.epochs[epoch].level_index_L[layer] for run in runs) / len(runs) for epoch in range(length)]
         for layer in range(layers)

@@ -156,9 +156,9 @@ def _time(results: Sequence[RowResult], compare: bool) -> list[Filled]:
 def _counts(results: Sequence[RowResult], differ: bool) -> list[Filled]:
     filled = []
     for name, title, word in COUNTS:
-        unit, prefix = unit_for([value.mean for value in _quantity(results, name) if value])
-        inside = f"{prefix}{word}".strip()
-        heading = f"{title} ({inside})" if inside else title
+        means = [value.mean for value in _quantity(results, name) if value]
+        unit, prefix = unit_for(means) if word else (1.0, "")
+        heading = f"{title} ({prefix}{word})".replace("( ", "(") if word else title
         filled.append(_estimated(results, name, heading, unit, digits=5 if prefix else 0, exact=True))
     if differ:
         filled.append(_relative(results, "data sent: difference %", "paper_floats", lambda published: published.floats))

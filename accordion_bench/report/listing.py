@@ -14,6 +14,7 @@ from accordion_bench.errors import UserError
 from accordion_bench.lock import is_alive, read_owner
 from accordion_bench.records import RunDirectory
 from accordion_bench.report.numbers import UNITS
+from accordion_bench.report.runs import failure_message
 from accordion_bench.report.sheet import DASH
 from accordion_bench.traffic import Traffic
 
@@ -122,7 +123,7 @@ def _state(run: RunDirectory) -> tuple[str, str]:
     if failure is None:
         return "interrupted", ""
     state = "diverged" if failure.get("state") == "diverged" else "failed"
-    return state, " ".join(str(failure.get("message", "")).split())
+    return state, failure_message(failure)
 
 
 def _planned_epochs(directory: Path) -> int | None:
@@ -179,7 +180,12 @@ def _coloured(runs: Sequence[ListedRun], lines: Sequence[Sequence[str]], width: 
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
     for heading, align in zip(HEADINGS, ALIGN, strict=True):
-        table.add_column(heading, justify="right" if align == "right" else "left", overflow="fold")
+        table.add_column(
+            heading,
+            justify="right" if align == "right" else "left",
+            overflow="fold",
+            no_wrap=heading not in ("run", "updated"),
+        )
     for run, line in zip(runs, lines, strict=True):
         style = STYLES.get(run.state, "red")
         cells = [

@@ -61,7 +61,7 @@ def _missing(table: Table, results: list[RowResult]) -> str:
             seeds = [problem.seed for problem in result.problems if problem.state == "missing"]
             if seeds:
                 parts.append(f"{group} {result.row.label} ({_seeds(seeds)})")
-    return f"missing: {'; '.join(parts)} · run them: accordion-bench sweep table={table.name}"
+    return f"missing: {'; '.join(parts)} · run them: accordion-bench sweep table={table.given or table.name}"
 
 
 def _named(results: list[RowResult], state: str) -> str:

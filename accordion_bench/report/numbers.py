@@ -66,8 +66,8 @@ def ratio(value: float | None, baseline: bool = False) -> str:
         return DASH
     if baseline:
         return "1x"
-    decimals = max(0, 2 - math.floor(math.log10(value))) if value < 100 else 0
-    return f"{value:.{min(decimals, MOST_DECIMALS)}f}x"
+    decimals = next((count for limit, count in ((0.1, 4), (10, 2), (100, 1)) if value < limit), 0)
+    return f"{value:.{decimals}f}x"
 
 
 def plain(value: float | None) -> str:

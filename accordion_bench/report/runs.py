@@ -142,7 +142,9 @@ def read_run(directory: Path, seed: int) -> FinishedRun | Problem:
                 seed, "incomplete", f"summary.json counts {summary.epochs} epochs, epochs.jsonl has {len(epochs)}"
             )
         _check_sums(summary, epochs)
-        return FinishedRun(run.name, seed, summary, epochs, _config(directory), _layers(run))
+        config = _config(directory)
+        _check_decisions(epochs, rungs=len(config["compressor"]["levels"]))
+        return FinishedRun(run.name, seed, summary, epochs, config, _layers(run))
     except (UserError, OSError, ValueError, OverflowError, RecursionError) as error:
         message = str(error).replace(f"{directory}/", "").splitlines()[0]
         return Problem(seed, "damaged", message)
@@ -152,9 +154,14 @@ def _not_finished(run: RunDirectory, seed: int) -> Problem:
     failure = run.read_json("failure.json")
     if failure is not None:
         state = "diverged" if failure.get("state") == "diverged" else "failed"
-        return Problem(seed, state, " ".join(str(failure.get("message", "")).split()))
+        return Problem(seed, state, failure_message(failure))
     count = len(run.read_epochs())
     return Problem(seed, "unfinished", f"{count} epoch{'s' * (count != 1)} recorded")
+
+
+def failure_message(failure: Mapping[str, Any]) -> str:
+    """The message of failure.json on one line, without the state that is shown beside it."""
+    return " ".join(str(failure.get("message", "")).split()).removeprefix("diverged: ")
 
 
 def _summary(written: Mapping[str, Any]) -> Summary:
@@ -205,6 +212,16 @@ def _check_sums(summary: Summary, epochs: tuple[EpochRecord, ...]) -> None:
                 raise ValueError(f"summary.json says {name} {getattr(summary, name)!r}, epochs.jsonl says {value!r}")
     except (TypeError, KeyError, AttributeError) as error:
         raise ValueError(f"epochs.jsonl holds a record that is not one ({type(error).__name__}: {error})") from None
+
+
+def _check_decisions(epochs: tuple[EpochRecord, ...], rungs: int) -> None:
+    """Every epoch has an index into the ladder for each of the same layers, and a batch multiple, else ValueError."""
+    for epoch in epochs:
+        indices = all(type(index) is int and 0 <= index < rungs for index in epoch.level_index_L)
+        multiple = type(epoch.batch_multiple) is int and epoch.batch_multiple >= 1
+        if not indices or not multiple or len(epoch.level_index_L) != len(epochs[0].level_index_L):
+            given = f"level_index_L {list(epoch.level_index_L)[:4]} and batch_multiple {epoch.batch_multiple!r}"
+            raise ValueError(f"epochs.jsonl, epoch {epoch.epoch}: {given} do not fit a ladder of {rungs}")
 
 
 def _config(directory: Path) -> Mapping[str, Any]:
