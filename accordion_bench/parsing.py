@@ -105,30 +105,16 @@ def _model(section: Section, dataset: DatasetConfig) -> ModelConfig:
 
 
 def _compressor(section: Section) -> CompressorConfig:
-    from accordion_bench.compressors import COMPRESSORS
+    from accordion_bench.compressors import COMPRESSORS, find_compressor
 
     name = section.known("name", COMPRESSORS, "compressor", custom=True)
     levels = section.list("levels", "a list of numbers, most compressed first", example="[1, 2]")
-    if name in COMPRESSORS:
-        COMPRESSORS[name].ladder.check(levels)
-    else:
-        _check_rising(levels)
     return CompressorConfig(
         name=name,
-        levels=tuple(levels),
+        levels=find_compressor(name).ladder.check(levels),
         error_feedback=section.boolean("error_feedback"),
         settings=section.rest(),
     )
-
-
-def _check_rising(levels: list[Any]) -> None:
-    """What holds for every ladder, for a user's own compressor whose levels only it knows."""
-    numbers = bool(levels) and all(isinstance(level, (int, float)) and not isinstance(level, bool) for level in levels)
-    if not numbers or levels != sorted(set(levels)):
-        raise UserError(
-            f"compressor.levels must be numbers that rise from most to least compressed, got {show(levels)}; "
-            "write e.g. [1, 2]"
-        )
 
 
 def _scheduler(top: Section, compressor: CompressorConfig, batch: BatchConfig, statistic: str) -> SchedulerConfig:

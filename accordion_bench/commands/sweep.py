@@ -33,7 +33,7 @@ EXAMPLES = """\
 def main(arguments: list[str]) -> int:
     """Run the command; the exit code."""
     parser = Parser("sweep", DESCRIPTION, EXAMPLES)
-    parser.add_argument("settings", nargs="*", metavar="SETTING", help="see above")
+    parser.add_argument("settings", nargs="*", metavar="SETTING", help="as above")
     parser.add_argument("--dry-run", action="store_true", help="list the runs and their states, train nothing")
     options = parser.parse_args(arguments)
     given = options.settings
