@@ -6,16 +6,14 @@ reference description lies beside the repository, every shape is compared with i
 
 from __future__ import annotations
 
-import os
 import re
-import warnings
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from model_cases import COUNTS, image_facts, network, on_meta, text_facts
+from shared_data import shared
 
 from accordion_bench.gradients import Layout
 
@@ -111,14 +109,9 @@ def test_shapes_explain_the_data_sent_in_table_1(name: str, rank: int, epochs: i
 
 def reference_sections() -> dict[str, tuple[Counter[tuple[int, ...]], list[tuple[int, ...]]]]:
     """Heading -> (how often each shape occurs, the shapes by first appearance), from the reference description."""
-    shared = Path(os.environ.get("ACCORDION_BENCH_SHARED", Path(__file__).parents[2] / "shared"))
-    path = shared / "reference" / "models.md"
-    if not path.exists():
-        reason = f"the reference description of the networks is not there: {path}; set ACCORDION_BENCH_SHARED"
-        warnings.warn(reason, stacklevel=2)
-        pytest.skip(reason)
+    text_of_all = shared("reference", "models.md").read_text(encoding="utf-8")
     sections = {}
-    for text in path.read_text(encoding="utf-8").split("\n## ")[1:]:
+    for text in text_of_all.split("\n## ")[1:]:
         rows = re.findall(r"^\| ([\dx]+) \| (\d+) \| \d+ x \d+ \|", text, flags=re.MULTILINE)
         line = re.search(r"^1-D: (.*)$", text, flags=re.MULTILINE)
         if line is None:

@@ -30,7 +30,7 @@ _REDUCTION = 16
 def build(*, channels: int, size: int, classes: int, variant: str = "auto") -> nn.Module:
     """Four stages of two gated residual blocks, mean, Linear.
 
-    (batch, channels, size, size) -> logits (batch, classes). Parameters are counted for 3 channels in the module's text.
+    (batch, channels, size, size) -> logits (batch, classes). The counts above are for 3 channels.
 
     Args:
         channels: of the images.
@@ -66,7 +66,7 @@ def _network(
 
 
 class PreActivationBlock(nn.Module):
-    """BatchNorm and ReLU before each convolution; nothing after the addition, so the network's last maps are unnormalised."""
+    """BatchNorm and ReLU before each convolution, a gate, addition; nothing after it, not even after the last block."""
 
     def __init__(self, inputs: int, width: int, stride: int) -> None:
         super().__init__()
