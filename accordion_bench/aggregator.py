@@ -34,11 +34,11 @@ class Aggregator:
 
         The memory changes only when the update is finite, so a NaN or Inf in any worker's gradient never enters it.
         """
-        self._show_bad_numbers(grads_HN)
         if self.error_feedback:
             if self.memory_HN is None:
                 self.memory_HN = torch.zeros_like(grads_HN)
             grads_HN += self.memory_HN  # correct before compressing (Alg. 1 there)
+        self._show_bad_numbers(grads_HN)
         self.compressor.memory_HN = self.memory_HN
         with communicator.clock.section("compress"):
             update_N = self.compressor.reduce(grads_HN, communicator)
@@ -50,13 +50,17 @@ class Aggregator:
         return update_N, finite
 
     def _show_bad_numbers(self, grads_HN: Tensor) -> None:
-        """Make a non-finite gradient visible in what is always sent: one bad element spoils all 1-D tensors.
+        """Make a non-finite element visible in what is always sent, since Random-K, say, might not send it.
 
-        A model without 1-D tensors has its whole gradient spoiled, since Random-K, say, might not send the bad element.
+        That is the last 1-D element; in a model without any, the whole of the layer that has the bad one.
         """
-        dense = self.compressor.layout.dense
-        shown = dense if dense.stop > dense.start else slice(None)
-        grads_HN[:, shown] += 0 * torch.linalg.vector_norm(grads_HN, ord=torch.inf, dim=1, keepdim=True)
+        layout = self.compressor.layout
+        if layout.dense.stop > layout.dense.start:
+            grads_HN[:, -1:] += _zero_or_nan(grads_HN)
+            return
+        for slot in layout.layers:
+            part_HN = grads_HN[:, slot.start : slot.stop]
+            part_HN += _zero_or_nan(part_HN)
 
     def memory(self, hosted: int) -> Tensor | None:
         """One hosted worker's memory (N,), or None before the first update or without error feedback."""
@@ -65,3 +69,8 @@ class Aggregator:
     def load_memory(self, memory_HN: Tensor | None) -> None:
         """Continue with these memories."""
         self.memory_HN = memory_HN
+
+
+def _zero_or_nan(x_HN: Tensor) -> Tensor:
+    """(H, 1): 0 for workers whose elements are all finite, else NaN."""
+    return 0 * torch.linalg.vector_norm(x_HN, ord=torch.inf, dim=1, keepdim=True)

@@ -5,6 +5,7 @@ Shape suffixes: H hosted workers, N parameters in the flat buffer, L layers.
 
 from __future__ import annotations
 
+import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -149,6 +150,7 @@ class Trainer:
                 pass
         self.model.train()
         while epoch.step < updates:
+            before = self._before_update(epoch) if self.skip_nonfinite else None
             self.grads_HN.zero_()
             losses = []
             for h, batches in enumerate(batches_H):
@@ -156,9 +158,11 @@ class Trainer:
                     accumulated = list(islice(batches, epoch.multiple))
                 with self.communicator.clock.section("compute"):
                     losses.append(self._backward(h, accumulated, epoch))
-            self._update(epoch)
-            for h, loss in enumerate(torch.stack(losses).tolist()):  # after the update: the device need not wait twice
-                epoch.loss_H[h] += loss
+            if self._update(epoch):
+                for h, loss in enumerate(torch.stack(losses).tolist()):  # now: the device need not wait twice
+                    epoch.loss_H[h] += loss
+            elif before is not None:
+                self._take_back(epoch, *before)
             epoch.step += 1
             self.after_update(epoch.step, updates)
 
@@ -181,32 +185,48 @@ class Trainer:
             self.grads_HN[h] *= (self.clip_norm / (norm + 1e-6)).clamp(max=1.0)  # as torch's clip_grad_norm_
         return mean_loss
 
-    def _update(self, epoch: Epoch) -> None:
-        """Aggregate the hosted gradients and let the optimiser step; skip or raise if the update is not finite."""
+    def _before_update(self, epoch: Epoch) -> tuple[list[dict[str, Tensor]], list[Carry]]:
+        """What forward passes change: a bad batch must leave no NaN in BatchNorm statistics or a hidden state."""
+        buffers_H = [self.buffers.state_dict(h) for h in range(self.communicator.hosted)]
+        return [{name: x.clone() for name, x in own.items()} for own in buffers_H], list(epoch.carries_H)
+
+    def _take_back(self, epoch: Epoch, buffers_H: list[dict[str, Tensor]], carries_H: list[Carry]) -> None:
+        for h, own in enumerate(buffers_H):
+            self.buffers.load_state_dict(h, own)
+        epoch.carries_H[:] = carries_H
+
+    def _update(self, epoch: Epoch) -> bool:
+        """Aggregate the hosted gradients and let the optimiser step; if the update is not finite, raise or return False."""
         self.statistic.add_local(self.grads_HN)
         update_N, finite = self.aggregator.reduce(self.grads_HN, self.communicator)
         if not finite:
             if not self.skip_nonfinite:
                 raise Diverged(epoch.number, epoch.step, self._bad_layer(update_N))
             epoch.skipped += 1
-            return
+            return False
         self.statistic.add_update(update_N)
         with self.communicator.clock.section("compute"):
             self.binding.bind(update_N)
             self.optimizer.step()
+        return True
 
     def _bad_layer(self, update_N: Tensor) -> str:
-        """The first layer whose update is not finite; 1-D tensors last, since Aggregator spoils them on purpose."""
-        for slot in self.layout.slots:
-            if not bool(update_N[slot.start : slot.stop].isfinite().all()):
-                return slot.name
-        return "unknown"
+        """The first parameter with a non-finite element in the update, or in what some worker did not send.
+
+        Every process calls this. The last 1-D tensor comes last, since Aggregator spoils it on purpose.
+        """
+        bad_N = ~(update_N.isfinite() & self.grads_HN.isfinite().all(0))
+        bad_slots = torch.stack([bad_N[slot.start : slot.stop].any() for slot in self.layout.slots]).float()
+        return self.layout.slots[int(self.communicator.total(bad_slots).nonzero()[0])].name
 
     def _mean_loss(self, epoch: Epoch) -> float:
+        """Over workers and updates; NaN if every update was skipped."""
         losses_A = torch.zeros(self.communicator.workers, dtype=torch.float64)
         for worker, loss in zip(self.communicator.hosted_workers, epoch.loss_H, strict=True):
             losses_A[worker] = loss
-        return float(self.communicator.total(losses_A.to(self.grads_HN.device)).mean()) / max(epoch.step - epoch.skipped, 1)
+        mean = float(self.communicator.total(losses_A.to(self.grads_HN.device)).mean())
+        updates = epoch.step - epoch.skipped
+        return mean / updates if updates else math.nan
 
     def _statistics(self, epoch: Epoch, loss: float) -> EpochStatistics:
         norms_L, means_L, deviations_L, norm = self.statistic.read()
