@@ -7,6 +7,10 @@ class UserError(Exception):
     exit_code = 2
 
 
+class InProgress(UserError):
+    """The run is being worked on by another job. Sweeps go on with other runs and come back to it."""
+
+
 class RunFailure(Exception):
     """A fault at run time. The message names the run, the worker and the cause. Exit code 1."""
 

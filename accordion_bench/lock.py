@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from types import TracebackType
 
-from accordion_bench.errors import UserError
+from accordion_bench.errors import InProgress, UserError
 
 HEARTBEAT_SECONDS = 30.0
 STALE_SECONDS = 600.0  # for an owner on another machine
@@ -24,7 +24,8 @@ class Lock:
     """Holds `<directory>/lock` between `__enter__` and `__exit__`; makes the directory, removes it if left empty.
 
     Raises:
-        UserError: the run is in progress elsewhere, or the directory cannot be written.
+        InProgress: another job has it.
+        UserError: the directory cannot be written.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -53,19 +54,23 @@ class Lock:
                 break
 
     def _acquire(self) -> None:
-        owner = json.dumps({"host": socket.gethostname(), "pid": os.getpid(), "time": time.time(), "start": _start(os.getpid())})
+        owner = json.dumps({"host": socket.gethostname(), "pid": os.getpid(), "time": time.time(), "start": _status(os.getpid())[1]})
         for _ in range(5):
             try:
                 handle = os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
             except FileExistsError:
                 self._remove_if_stale()
                 continue
-            with os.fdopen(handle, "w") as file:
-                file.write(owner)
-                file.flush()
-                os.fsync(file.fileno())
+            try:
+                with os.fdopen(handle, "w") as file:
+                    file.write(owner)
+                    file.flush()
+                    os.fsync(file.fileno())
+            except OSError:  # a full disk: an empty lock would keep others away for a while
+                self.path.unlink(missing_ok=True)
+                raise
             return
-        raise UserError(f"{self.directory} is fought over by several jobs; try again")
+        raise InProgress(f"{self.directory} is fought over by several jobs; try again")
 
     def _remove_if_stale(self) -> None:
         """Take a dead owner's lock away, or raise UserError."""
@@ -73,7 +78,7 @@ class Lock:
         if owner is None:
             return
         if is_alive(self.path, owner):
-            raise UserError(
+            raise InProgress(
                 f"this run is in progress on {owner.get('host')} (process {owner.get('pid')}, lock {self.path}); "
                 "wait for it, choose another seed, or stop it first"
             )
@@ -124,12 +129,16 @@ def is_alive(path: Path, owner: dict[str, object]) -> bool:
         return False
     except PermissionError:
         return True
-    return owner.get("start") in (None, _start(pid))  # another process may have got the number
+    state, start = _status(pid)
+    if state in ("Z", "X"):  # killed, but nobody has asked how it ended (containers without an init)
+        return False
+    return owner.get("start") in (None, start)  # another process may have got the number
 
 
-def _start(pid: int) -> str | None:
-    """When a process began, in the kernel's ticks since boot; None where /proc does not say."""
+def _status(pid: int) -> tuple[str | None, str | None]:
+    """A process's state (a letter) and when it began, in the kernel's ticks since boot; None where /proc does not say."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+        words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return words[0], words[19]
     except (OSError, IndexError):
-        return None
+        return None, None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import suppress
 from typing import Any
 
 from accordion_bench.config import RunConfig
@@ -27,6 +28,12 @@ def human_time(seconds: float) -> str:
     if seconds >= 60:
         return f"{seconds // 60} min {seconds % 60:02d} s"
     return f"{seconds} s"
+
+
+def say(text: str) -> None:
+    """A line on standard error; a log that cannot be written (full disk, closed terminal) must not end a run."""
+    with suppress(OSError, ValueError):
+        print(text, file=sys.stderr, flush=True)
 
 
 class Progress:
@@ -110,12 +117,12 @@ class Progress:
         if self._bar is not None:
             self._bar.update(self._task, completed=done, epoch=done, text=self._line)
         else:
-            print(f"epoch {done:>3}/{self.config.epochs}  {self._line}", file=sys.stderr, flush=True)
+            say(f"epoch {done:>3}/{self.config.epochs}  {self._line}")
 
     def say(self, text: str) -> None:
         """A line that stays."""
         if not self.silent:
-            print(text, file=sys.stderr, flush=True)
+            say(text)
 
     def end(self) -> None:
         """Training is over, well or badly."""
