@@ -27,7 +27,7 @@ from accordion_bench.errors import UserError
 from accordion_bench.settings import closest
 
 if TYPE_CHECKING:
-    from importlib.resources.abc import Traversable
+    from importlib.abc import Traversable
 
 TABLE_KEYS = ("title", "number", "scale", "seeds", "base", "rows")
 ROW_KEYS = ("group", "label", "role", "overrides", "published")

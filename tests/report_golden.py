@@ -1,9 +1,10 @@
-"""The stored records behind tests/golden, and how its files are made: python tests/report_golden.py (then read the diff)."""
+"""The stored records behind tests/golden; python tests/report_golden.py makes its files anew (then read the diff)."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from report_records import dense, edit_json, gathered, table_of, write_run
@@ -18,7 +19,7 @@ RANK_1, RANK_2 = 45_935, 82_260  # floats per step of ResNet-18
 
 
 def golden_tables(runs: Path) -> list[tuple[Table, list[RowRuns]]]:
-    """One table at paper scale in which nearly everything goes wrong, and one at reduced scale in which nothing does."""
+    """A table at paper scale in which nearly everything goes wrong, and one at reduced scale in which nothing does."""
     return [paper_table(runs / "paper"), reduced_table(runs / "reduced")]
 
 
@@ -33,8 +34,7 @@ def paper_table(runs: Path) -> tuple[Table, list[RowRuns]]:
     write_run(rank_1[2], [10.0], finished=False, failure={"state": "diverged", "message": message})
     accordion = {seed: runs / "accordion" / f"seed-{seed}" for seed in (1, 2, 3)}
     for seed, final in zip((1, 2, 3), (94.3, 94.6, 94.5), strict=True):
-        low = 60 + 10 * seed
-        words = lambda epoch, low=low: RANK_2 if epoch < low else RANK_1  # noqa: E731
+        words = partial(_words, low_epochs=60 + 10 * seed)
         _paper_run(accordion[seed], final, words, seconds=11.3, skipped=2 if seed == 3 else 0)
 
     nothing = {seed: runs / "vgg-4" / f"seed-{seed}" for seed in (1, 2, 3)}
@@ -69,7 +69,14 @@ def reduced_table(runs: Path) -> tuple[Table, list[RowRuns]]:
     return table_of(rows, name="reduced", title="Top-K on digits", scale="digits, 2 epochs")
 
 
-def _paper_run(directory: Path, final: float, words, seconds: float = 11.0, skipped: int = 0) -> None:
+def _words(epoch: int, low_epochs: int) -> int:
+    """Floats of a step: rank 2 at first, then rank 1."""
+    return RANK_2 if epoch < low_epochs else RANK_1
+
+
+def _paper_run(
+    directory: Path, final: float, words: Callable[[int], int], seconds: float = 11.0, skipped: int = 0
+) -> None:
     values = [final - 40 * (EPOCHS - 1 - epoch) / EPOCHS for epoch in range(EPOCHS)]
 
     def traffic(epoch: int) -> Traffic:
@@ -82,11 +89,6 @@ def _published(network: str, level: str) -> dict[str, str | int]:
     return {"table": 1, "dataset": "CIFAR-10", "network": network, "level": level}
 
 
-def write_golden(output: Path, tables: Sequence[tuple[Table, list[RowRuns]]]) -> None:
-    """All formats of the tables."""
-    make_tables(tables, output=output)
-
-
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
-        write_golden(GOLDEN, golden_tables(Path(folder)))
+        make_tables(golden_tables(Path(folder)), output=GOLDEN)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,14 +20,23 @@ from accordion_bench.tablespec import Row, RowRuns, Table
 PUBLISHED: dict[str, str | int] = {"table": 1, "dataset": "CIFAR-10", "network": "ResNet-18", "level": "rank2"}
 
 
+def _levels(epoch: int, seed: int) -> tuple[int, int, int]:
+    """The first layer stays least compressed, the second is so for `seed` epochs, the third never."""
+    return 1, int(epoch < seed), 0
+
+
 def small_table(folder: Path) -> tuple[Table, list[RowRuns]]:
     """Two rows of two seeds, one row that was never run."""
     low = {seed: folder / "low" / f"seed-{seed}" for seed in (1, 2)}
     adaptive = {seed: folder / "adaptive" / f"seed-{seed}" for seed in (1, 2)}
     for seed in (1, 2):
         write_run(low[seed], [50.0 + seed, 60.0 + 2 * seed, 70.0])
-        levels = lambda epoch, seed=seed: (1, 1 if epoch < seed else 0, 0)  # noqa: E731
-        write_run(adaptive[seed], [40.0, 50.0, 60.0], levels=levels, multiple=lambda epoch: 1 + epoch // 2)
+        write_run(
+            adaptive[seed],
+            [40.0, 50.0, 60.0],
+            levels=partial(_levels, seed=seed),
+            multiple=lambda epoch: 1 + epoch // 2,
+        )
     return table_of(
         [
             (Row("net", "rank 2", "low", ()), low),

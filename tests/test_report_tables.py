@@ -121,7 +121,8 @@ def test_a_table_without_any_run_is_all_dashes(tmp_path: Path):
     assert not any_run(rows)
     (text,) = make_tables([(table, rows)], output=tmp_path / "out")
     assert "missing: net (2 runs) · run them: accordion-bench sweep table=small" in text.text
-    assert "0/2" in text.text and "0.0" not in text.text
+    assert "0/2" in text.text
+    assert "0.0" not in text.text
     assert (text.finished, text.planned) == (0, 2)
 
 
@@ -171,7 +172,8 @@ def test_a_reduced_table_shows_no_difference_to_the_paper(tmp_path: Path):
     published: dict[str, str | int] = {"table": 1, "dataset": "CIFAR-10", "network": "ResNet-18", "level": "rank2"}
     row = Row("ResNet-18", "rank 2", "low", (), published)
     (text,) = make_tables([one_row(tmp_path, [[50.0, 60.0]], row)], output=tmp_path / "out")
-    assert "| paper |" in text.text and "difference |" not in text.text
+    assert "| paper |" in text.text
+    assert "difference |" not in text.text
     assert "reduced scale: 3 epochs" in text.text
     assert "no difference is shown" in text.text
 
@@ -193,13 +195,13 @@ def test_a_wrong_argument_is_refused(tmp_path: Path, keys: dict[str, object], me
 
 def test_published_keys_that_match_nothing_are_refused(tmp_path: Path):
     row = Row("net", "rank 1", "low", (), {"table": 1, "dataset": "CIFAR-10", "network": "ResNet-18", "level": "rank9"})
-    with pytest.raises(UserError, match="published.level 'rank9' with table 1, dataset CIFAR-10, network ResNet-18"):
+    with pytest.raises(UserError, match=r"published\.level 'rank9' with table 1, dataset CIFAR-10, network ResNet-18"):
         make_tables([one_row(tmp_path, [[50.0]], row)], output=tmp_path / "out")
 
 
 def test_an_output_that_cannot_be_written_is_named(tmp_path: Path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="cannot write tables to .*file/out"):
+    with pytest.raises(UserError, match=r"cannot write tables to .*file/out"):
         make_tables([one_row(tmp_path, [[50.0]])], output=tmp_path / "file" / "out")
 
 
