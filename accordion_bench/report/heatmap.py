@@ -102,7 +102,7 @@ def _draw_levels(figure: Figure, axes: Axes, found: Changes) -> None:
     step = -(-layers // MOST_NAMES)
     axes.set_yticks(range(0, layers, step), found.layers[::step], fontsize=7)
     axes.tick_params(left=False)
-    axes.set_ylabel("layer, input at the top")
+    axes.set_ylabel("layer")
     bar = figure.colorbar(image, ax=axes, ticks=range(last + 1), pad=0.01, fraction=0.04)
     bar.ax.set_ylim(0, last)
     bar.ax.set_yticklabels([f"{level:g}" for level in found.levels])
