@@ -24,7 +24,7 @@ from accordion_bench.models import build_model
 from accordion_bench.optimizer import build_optimizer
 from accordion_bench.persistence import resume, save
 from accordion_bench.probes import Probes
-from accordion_bench.progress import Progress, human_count
+from accordion_bench.progress import Progress, human_count, human_time
 from accordion_bench.pulse import Pulse
 from accordion_bench.records import EpochRecord, RunDirectory, Summary, write_atomically
 from accordion_bench.schedulers import build_scheduler
@@ -172,6 +172,7 @@ def execute(config: RunConfig, place: Place) -> Summary:
         directory.write_json("summary.json", summary.__dict__)
         if not config.checkpoint.keep:
             checkpoint.remove(directory.path)
+    progress.say(_farewell(summary, directory.path))
     trainer.communicator.barrier()
     return summary
 
@@ -200,6 +201,16 @@ def _announcement(trainer: Trainer, path: Path) -> str:
     amount = human_count(most) if most == least else f"{human_count(least)} to {human_count(most)}"
     start = f"continues at epoch {trainer.position} and " if trainer.position else ""
     return f"{start}will send {amount} floats per worker   {path}"
+
+
+def _farewell(summary: Summary, path: Path) -> str:
+    """What the run reached, and what to do with it."""
+    unit = " %" if summary.metric == "accuracy" else ""
+    return (
+        f"done: {summary.metric} {summary.final:.2f}{unit} after {summary.epochs} epochs, "
+        f"{human_count(summary.floats_per_worker)} floats per worker, {human_time(summary.training_seconds)} of training   "
+        f"{path}   Next: accordion-bench list"
+    )
 
 
 def _check_loss(record: EpochRecord) -> None:
