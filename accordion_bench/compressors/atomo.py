@@ -132,7 +132,7 @@ def probabilities(s: Tensor, budget: int) -> Tensor:
 
 
 def draw_systematically(p: Tensor, start: Tensor) -> Tensor:
-    """Bools (q,): i is drawn with probability p_i <= 1 for `start` uniform in [0, 1); sum(p) of them if that is whole."""
+    """Bools (q,): i is drawn with probability p_i <= 1 (`start` uniform in [0, 1)), sum(p) of them if that is whole."""
     upper = (p.cumsum(0) - start).floor()
     return upper > torch.cat([upper.new_full((1,), -1.0), upper[:-1]])
 

@@ -58,4 +58,4 @@ class SignSGD(Coded):
 
     def combine(self, total_M: Tensor, workers: int) -> Tensor:
         """The majority's sign."""
-        return torch.sign(total_M).mul_(self.step)
+        return total_M.div_(self.step).round_().clamp_(-1, 1).mul_(self.step)  # torch.sign would turn NaN into 0
