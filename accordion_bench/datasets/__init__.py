@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from accordion_bench.config import DatasetConfig
 from accordion_bench.datasets.base import ImageData, TextData
 from accordion_bench.errors import UserError
 from accordion_bench.settings import closest, load_object
@@ -72,7 +71,7 @@ def find_dataset(name: str, kind: str | None = None) -> Entry:
         return Entry(name, kind)
     if name not in DATASETS:
         known = ", ".join(DATASETS)
-        raise UserError(f"no dataset {name!r}{closest(name, list(DATASETS))} There are: {known}".replace("? T", "? t"))
+        raise UserError(f"no dataset {name!r}{closest(name, list(DATASETS)) or '.'} There are: {known}")
     return DATASETS[name]
 
 

@@ -7,9 +7,11 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO
 
+from accordion_bench.datasets.base import first_line
 from accordion_bench.errors import UserError
 
 MAX_MEMBER_BYTES = 1 << 29
@@ -43,7 +45,7 @@ def extract(archive: Path, wanted: Mapping[str, Path]) -> None:
                 _copy(archive, member, wanted[name])
                 missing.remove(name)
     except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError) as error:
-        raise UserError(f"{archive} is damaged ({error}); delete it to download it again") from None
+        raise UserError(f"{archive} is damaged ({first_line(error)}); delete it to download it again") from None
     if missing:
         raise UserError(f"{archive} does not contain {sorted(missing)[0]}; put the official archive there")
 
@@ -53,15 +55,12 @@ def _members(archive: Path) -> Iterator[_Member]:
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as zip_file:
             for entry in zip_file.infolist():
-                link = entry.external_attr >> 16 & 0o170000 == 0o120000
-                folder = entry.is_dir()
-                yield _Member(
-                    entry.filename, not link and not folder, folder, lambda entry=entry: zip_file.open(entry)
-                )
+                link, folder = entry.external_attr >> 16 & 0o170000 == 0o120000, entry.is_dir()
+                yield _Member(entry.filename, not link and not folder, folder, partial(zip_file.open, entry))
         return
     with tarfile.open(archive) as tar:
         for item in tar:
-            yield _Member(item.name, item.isreg(), item.isdir(), lambda item=item: tar.extractfile(item))
+            yield _Member(item.name, item.isreg(), item.isdir(), partial(tar.extractfile, item))
 
 
 def _refuse_unsafe(archive: Path, member: _Member) -> None:

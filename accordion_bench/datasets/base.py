@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -76,12 +77,28 @@ class TextData:
     Attributes:
         train, valid, test: (tokens,) int32, indices into the vocabulary.
         vocabulary: the tokens of the training split, most frequent first after the reserved ones.
+
+    Raises:
+        UserError: if a split is not of that form.
     """
 
     train: NDArray[np.int32]
     valid: NDArray[np.int32]
     test: NDArray[np.int32]
     vocabulary: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        for split in ("train", "valid", "test"):
+            tokens = getattr(self, split)
+            if tokens.dtype != np.int32 or tokens.ndim != 1 or len(tokens) < 2:
+                raise UserError(
+                    f"{split} must be (tokens,) of int32 with at least 2 tokens, got {tokens.shape} of {tokens.dtype}"
+                )
+            if tokens.min() < 0 or tokens.max() >= len(self.vocabulary):
+                raise UserError(
+                    f"{split} must have tokens in 0 .. {len(self.vocabulary) - 1} (the vocabulary), "
+                    f"got {tokens.min()} .. {tokens.max()}"
+                )
 
     def limited(self, train: int | None, test: int | None) -> TextData:
         """The first `train` tokens for training and `test` tokens of each of the others; the vocabulary stays whole.
@@ -94,6 +111,24 @@ class TextData:
                 name = "train" if split == "train" else "test"
                 check_limit(f"dataset.limit_{name}", limit, len(getattr(self, split)), f"tokens of the {split} split")
         return replace(self, train=self.train[:train], valid=self.valid[:test], test=self.test[:test])
+
+
+def checksums(data: ImageData | TextData) -> dict[str, str]:
+    """Part of the data -> 16 hexadecimal digits of the SHA-256 of its type, shape and values."""
+    digests = {}
+    for name, value in vars(data).items():
+        if isinstance(value, np.ndarray):
+            digest = hashlib.sha256(f"{value.dtype.str} {value.shape}".encode())
+            digest.update(np.ascontiguousarray(value).data)
+        else:
+            digest = hashlib.sha256(repr(value).encode())
+        digests[name] = digest.hexdigest()[:16]
+    return digests
+
+
+def first_line(error: Exception) -> str:
+    """What an exception of another library says, fit for a message of one line."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def check_limit(setting: str, limit: int, available: int, what: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accordion_bench.config import DatasetConfig
-from accordion_bench.datasets.base import ImageData
+from accordion_bench.datasets.base import ImageData, first_line
 from accordion_bench.datasets.files import OfficialFiles
 from accordion_bench.errors import UserError
 
@@ -45,9 +44,7 @@ class Cifar:
         """
         root = Path(config.root).expanduser()
         folder = self.files.ensure(root, config.verify)
-        parts = {
-            name: self._part(folder / name, content) for name, content in self.files.contents(root, config.verify)
-        }
+        parts = {name: self._part(folder / name, content) for name, content in self.files.contents(root, config.verify)}
         train = [part for name, part in parts.items() if name not in self.test]
         test = [part for name, part in parts.items() if name in self.test]
         return ImageData(
@@ -72,7 +69,7 @@ class Cifar:
             if images.dtype != np.uint8 or len(labels) == 0 or not 0 <= labels.min() <= labels.max() < self.classes:
                 raise ValueError("images or labels out of range")
         except Exception as error:  # a damaged pickle can fail in any way
-            raise UserError(f"{path} is damaged ({error}); delete it to get it again") from None
+            raise UserError(f"{path} is damaged ({first_line(error)}); delete it to get it again") from None
         return images, labels.astype(np.int64)
 
 
@@ -171,9 +168,10 @@ def _encode_latin1(text: str, encoding: str) -> bytes:
     return text.encode("latin1")
 
 
-_KNOWN_GLOBALS: dict[tuple[str, str], Callable[..., Any]] = {
+_KNOWN_GLOBALS: dict[tuple[str, str], Any] = {
     ("numpy.core.multiarray", "_reconstruct"): np.empty(0).__reduce__()[0],
     ("numpy.core.multiarray", "scalar"): np.int64(0).__reduce__()[0],
+    ("numpy.core.numeric", "_frombuffer"): np.empty(1).__reduce_ex__(5)[0],
     ("numpy", "ndarray"): np.ndarray,
     ("numpy", "dtype"): np.dtype,
     ("_codecs", "encode"): _encode_latin1,

@@ -30,7 +30,7 @@ def digits(config: DatasetConfig) -> ImageData:
         test_images=images[test],
         test_labels=labels[test],
         classes=10,
-        mean=(0.3054,),
-        std=(0.3764,),
+        mean=(0.30504,),
+        std=(0.37563,),
         augment=False,
     )

@@ -10,9 +10,8 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO
 from urllib.parse import urlsplit
 
 from accordion_bench.errors import UserError
@@ -76,15 +75,15 @@ def locked(folder: Path, name: str) -> Iterator[None]:
     Raises:
         UserError: if the folder cannot be made, written or locked.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        file = open(folder / f".{name}.lock", "a")
-        fcntl.flock(file, fcntl.LOCK_EX)
-    except OSError as error:
-        raise UserError(
-            f"dataset.root={folder} must be a folder that can be written ({error.strerror}); set dataset.root=DIR"
-        ) from None
-    with file:
+    with ExitStack() as stack:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            file = stack.enter_context(open(folder / f".{name}.lock", "a"))
+            fcntl.flock(file, fcntl.LOCK_EX)
+        except OSError as error:
+            raise UserError(
+                f"dataset.root={folder} must be a folder that can be written ({error.strerror}); set dataset.root=DIR"
+            ) from None
         yield
 
 
@@ -136,15 +135,14 @@ def _transfer(url: str, part: Path, timeout_s: float) -> None:
         raise _Broken(f"broke off after {received} of {expected} bytes", reached=True)
 
 
-def _write(response: IO[bytes], part: Path, start: int) -> int:
+def _write(response: http.client.HTTPResponse, part: Path, start: int) -> int:
     """Write the body from position `start` on; the size reached. Raises UserError if the disk refuses."""
-    with _writing(part):
-        file = open(part, "ab", buffering=0)
-    with file:
+    with ExitStack() as stack:
         with _writing(part):
+            file = stack.enter_context(open(part, "ab", buffering=0))
             file.truncate(start)
         size = start
-        while chunk := response.read(CHUNK_BYTES):
+        while chunk := response.read1(CHUNK_BYTES):  # what has arrived: a stall loses nothing
             size += len(chunk)
             if size > MAX_BYTES:
                 raise _Broken(f"sent more than {MAX_BYTES} bytes", reached=True)

@@ -11,7 +11,9 @@ import warnings
 import zipfile
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,7 +59,7 @@ class Tokenizer:
         import spacy
         from spacy.symbols import ORTH
 
-        self._spacy = spacy.blank("en").tokenizer
+        self._spacy = cast(Any, spacy.blank("en").tokenizer)
         for token in (UNKNOWN, END):
             self._spacy.add_special_case(token, [{ORTH: token}])
         self._published = published
@@ -68,15 +70,20 @@ class Tokenizer:
         result: list[str] = []
         lines = text.split("\n")
         for line in lines if lines[-1] else lines[:-1]:
-            if self._published:
-                result.extend(self._split(line))
-            else:
-                for word in line.split():
-                    result.extend(self._split_word(word))
+            result.extend(self._line(line))
             result.append(END)
         return result
 
-    def _split_word(self, word: str) -> list[str]:
+    def _line(self, line: str) -> list[str]:
+        words = line.split()
+        leading: list[str] = []
+        if self._published:
+            if line.removeprefix(" ").removesuffix(" ") != " ".join(words):
+                return self._split(line)  # spaCy makes tokens of runs of blanks in other places too
+            leading = [" "] if line.startswith(" ") else []
+        return leading + [token for word in words for token in self._word(word)]
+
+    def _word(self, word: str) -> list[str]:
         """spaCy splits at blanks before all else, so a word is split alike wherever it stands: once is enough."""
         known = self._words.get(word)
         if known is None:
@@ -142,7 +149,7 @@ def _read_cache(path: Path) -> TextData | None:
         with np.load(path, allow_pickle=False) as arrays:
             vocabulary = tuple(json.loads(arrays["vocabulary"].tobytes()))
             return TextData(train=arrays["train"], valid=arrays["valid"], test=arrays["test"], vocabulary=vocabulary)
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, UserError):
         return None
 
 
@@ -157,5 +164,8 @@ def _write_cache(path: Path, data: TextData) -> None:
         scratch.write_bytes(buffer.getvalue())
         os.replace(scratch, path)
     except OSError as error:
-        scratch.unlink(missing_ok=True)
-        warnings.warn(f"cannot cache tokens in {path.parent} ({error.strerror}); they are made anew each time", stacklevel=3)
+        with suppress(OSError):
+            scratch.unlink(missing_ok=True)
+        warnings.warn(
+            f"cannot cache tokens in {path.parent} ({error.strerror}); they are made anew each time", stacklevel=3
+        )

@@ -25,8 +25,7 @@ WIKITEXT2_FILES = OfficialFiles(
     mirrors=(
         "https://wikitext.smerity.com/wikitext-2-v1.zip",
         "https://apache-mxnet.s3-accelerate.dualstack.amazonaws.com/gluon/dataset/wikitext-2/wikitext-2-v1.zip",
-        "https://web.archive.org/web/2022id_/"
-        "https://s3.amazonaws.com/research.metamind.io/wikitext/wikitext-2-v1.zip",
+        "https://web.archive.org/web/2022id_/https://s3.amazonaws.com/research.metamind.io/wikitext/wikitext-2-v1.zip",
     ),
     instead="name your own texts with dataset.train_file, dataset.valid_file and dataset.test_file",
 )
@@ -48,7 +47,7 @@ def wikitext2(
         published_tokens: tokens exactly as in the code published with the paper.
 
     Raises:
-        UserError: if texts cannot be had, are not the official ones (unless dataset.verify=false), or are not usable; or
+        UserError: if texts cannot be had, are not the official ones (unless dataset.verify=false), are not usable, or
             if the training text is also used to evaluate.
     """
     return load(
@@ -85,4 +84,6 @@ def _own_bytes(path: str, split: str) -> bytes:
     try:
         return Path(path).expanduser().read_bytes()
     except OSError as error:
-        raise UserError(f"dataset.{split}_file must be a text file that can be read, got {path} ({error.strerror})") from None
+        raise UserError(
+            f"dataset.{split}_file must be a text file that can be read, got {path} ({error.strerror})"
+        ) from None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from accordion_bench.config import DatasetConfig
 from accordion_bench.datasets import find_dataset, find_loader
-from accordion_bench.datasets.base import ImageData, TextData
+from accordion_bench.datasets.base import ImageData, TextData, checksums
 from accordion_bench.errors import UserError
 from accordion_bench.settings import check_settings, closest
 
@@ -59,7 +59,9 @@ def build_task(
     share = Share(
         batch_per_worker=batch_per_worker, workers=workers, seed=seed, shuffle=shuffle, device=torch.device(device)
     )
-    built: Task = task(data.limited(dataset.limit_train, dataset.limit_test), share, **for_task)
+    kept = data.limited(dataset.limit_train, dataset.limit_test)
+    built: Task = task(kept, share, **for_task)
+    built.checksums = checksums(kept)
     return built
 
 
@@ -70,10 +72,9 @@ def _divide(
     loaders, tasks = _keywords(loader), _keywords(task)
     for key in settings:
         if key not in loaders and key not in tasks:
-            known = ", ".join([*tasks, *loaders])
-            raise UserError(
-                f"dataset has no setting {key!r}{closest(key, [*tasks, *loaders])} There are: {known}".replace("? T", "? t")
-            )
+            known = [*tasks, *loaders]
+            near = closest(key, known) or "."
+            raise UserError(f"dataset has no setting {key!r}{near} There are: {', '.join(known)}")
     return (
         check_settings(loader, {key: value for key, value in settings.items() if key in loaders}, "dataset"),
         check_settings(task, {key: value for key, value in settings.items() if key not in loaders}, "dataset"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -23,7 +23,10 @@ class Task(ABC):
         higher_is_better: its direction.
         facts: what a model must know to be built (see models.build_model): for images
             {"kind": "image", "channels", "size", "classes"}, for text {"kind": "text", "vocabulary"}.
+        checksums: of the data, by the name of each part; build_task fills them in.
     """
+
+    checksums: Mapping[str, str] = {}
 
     metric: str
     higher_is_better: bool
@@ -62,7 +65,7 @@ class Task(ABC):
         """What must survive besides (seed, epoch)."""
         return {}
 
-    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:  # noqa: B027 (nothing to restore is the usual case)
         """The reverse of `state_dict`."""
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from accordion_bench.communicator import Communicator
@@ -120,8 +122,9 @@ class ImageClassification(Task):
         return {"accuracy": 100 * right / count, "loss": loss / count}
 
 
-def _on_device(images: object, labels: object, device: torch.device) -> tuple[Tensor, Tensor]:
-    return torch.as_tensor(images).to(device), torch.as_tensor(labels).to(device)
+def _on_device(images: NDArray[np.uint8], labels: NDArray[np.int64], device: torch.device) -> tuple[Tensor, Tensor]:
+    images, labels = np.ascontiguousarray(images), np.ascontiguousarray(labels)
+    return torch.from_numpy(images).to(device), torch.from_numpy(labels).to(device)
 
 
 def _per_channel(name: str, values: tuple[float, ...], channels: int) -> tuple[float, ...]:

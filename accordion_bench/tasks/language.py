@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from accordion_bench.communicator import Communicator
@@ -49,13 +51,14 @@ class LanguageModelling(Task):
         streams = share.workers * share.batch_per_worker
         length = len(data.train) // streams
         if length < 2:
+            most = len(data.train) // (2 * share.workers)
             raise UserError(
-                f"batch.per_worker must be at most {len(data.train) // (2 * share.workers)} ({len(data.train)} training "
-                f"tokens in streams of two or more over {share.workers} workers), got {share.batch_per_worker}"
+                f"batch.per_worker must be at most {most} ({len(data.train)} training tokens "
+                f"in streams of two or more over {share.workers} workers), got {share.batch_per_worker}"
             )
         self._share, self._bptt = share, bptt
         self.facts = {"kind": "text", "vocabulary": len(data.vocabulary)}
-        kept = torch.as_tensor(data.train[: streams * length], dtype=torch.int64)
+        kept = _as_tensor(data.train)[: streams * length]
         self._train = kept.view(streams, length).T.contiguous().to(share.device)  # (length, A x B)
         self._valid = _evaluation_groups(data.valid, share.device)
         self._test = _evaluation_groups(data.test, share.device)
@@ -108,12 +111,12 @@ class LanguageModelling(Task):
         return loss / count
 
 
-def _evaluation_groups(tokens: object, device: torch.device) -> list[TextBatch]:
+def _evaluation_groups(tokens: NDArray[np.int32], device: torch.device) -> list[TextBatch]:
     """Groups of streams that together predict every token but the first exactly once.
 
     The number of streams is fixed by the text alone. Streams lose context at their beginnings only.
     """
-    text = torch.as_tensor(tokens, dtype=torch.int64)
+    text = _as_tensor(tokens)
     count = len(text) - 1
     if count < 1:
         raise UserError(f"a text to evaluate on must have at least 2 tokens, got {len(text)}")
@@ -128,6 +131,10 @@ def _evaluation_groups(tokens: object, device: torch.device) -> list[TextBatch]:
             inputs.split(EVALUATION_STREAMS), targets.split(EVALUATION_STREAMS), strict=True
         )
     ]
+
+
+def _as_tensor(tokens: NDArray[np.int32]) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(tokens, dtype=np.int64))
 
 
 def _detached(carry: Carry) -> Carry:
