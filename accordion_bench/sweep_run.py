@@ -7,16 +7,17 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from accordion_bench.errors import Diverged, RunFailure, UserError
+from accordion_bench.errors import Diverged, InProgress, RunFailure, UserError
 from accordion_bench.progress import human_count, human_time
 from accordion_bench.records import RunDirectory
 from accordion_bench.sweep import Job, state_of
 
-DONE = ("finished", "diverged")  # a diverged run would diverge again
+POLL_SECONDS = 1.0  # how often to look whether another sweep's run has ended
+PATIENCE_SECONDS = 20.0  # for an interrupted run to write its checkpoint
 
 
 @dataclass
@@ -55,26 +56,30 @@ class Sweep:
         self.jobs = list(jobs)
         self.at_once = at_once
         self.timing = Timing()
-        self.failures: list[Job] = []
-        states = {id(job): state_of(job.config) for job in jobs}
+        self.finished = 0
+        self.waiting: list[Job] = []
+        self.elsewhere: list[Job] = []  # another sweep is at work on them
+        self.running: dict[subprocess.Popen[str], tuple[Job, int, float]] = {}  # job, slot, when it was started
+        self.diverged: list[Job] = []
+        self.failed: list[Job] = []
         for job in jobs:
-            if states[id(job)] == "finished":
-                summary = RunDirectory(job.config.directory).read_json("summary.json") or {}
-                self.timing.add(job, float(summary.get("training_seconds", 0.0)))
-        self.diverged = [job for job in jobs if states[id(job)] == "diverged"]
-        self.todo = [job for job in jobs if states[id(job)] not in DONE]
-        self.finished = len(self.jobs) - len(self.todo) - len(self.diverged)
+            state = state_of(job.config)
+            if state == "finished":
+                self.finished += 1
+                self.timing.add(job, _summary(job).get("training_seconds", 0.0))
+            else:
+                (self.diverged if state == "diverged" else self.waiting).append(job)  # it would diverge again
 
     def run(self) -> None:
         """Run what is missing. RunFailure at the end if anything failed or has diverged, before or now."""
-        skipped = f", {len(self.diverged)} diverged" if self.diverged else ""
-        _say(f"{len(self.jobs)} runs: {self.finished} finished{skipped}, {len(self.todo)} to do{self._time_left(self.todo)}")
+        diverged = f", {len(self.diverged)} diverged" if self.diverged else ""
+        _say(f"{len(self.jobs)} runs: {self.finished} finished{diverged}, {len(self.waiting)} to do{self._time_left()}")
         if self.at_once == 1:
-            for position, job in enumerate(self.todo):
-                self._run_here(job, self.todo[position + 1 :])
+            while self._wait():
+                self._run_here(self.waiting.pop(0))
         else:
             self._run_processes()
-        bad = [*self.diverged, *self.failures]
+        bad = [*self.diverged, *self.failed]
         if bad:
             names = "; ".join(f"{job.label} ({job.config.directory})" for job in bad)
             raise RunFailure(
@@ -82,61 +87,85 @@ class Sweep:
                 "delete a diverged run's directory to repeat it"
             )
 
-    def _run_here(self, job: Job, later: list[Job]) -> None:
+    def _wait(self) -> bool:
+        """Whether there is something to start, now or, as long as another sweep has runs of ours, some time later."""
+        if not self.waiting and not self.running and self.elsewhere:
+            _say(f"{self._count()} waiting for {len(self.elsewhere)} runs that are in progress elsewhere")
+        while self.elsewhere and not self.waiting and not self.running:
+            time.sleep(POLL_SECONDS)
+            self.waiting = [job for job in self.elsewhere if state_of(job.config) != "running"]
+            self.elsewhere = [job for job in self.elsewhere if job not in self.waiting]
+        return bool(self.waiting)
+
+    def _run_here(self, job: Job) -> None:
         from accordion_bench.launch import launch
 
         started = time.monotonic()
-        if sys.stderr.isatty():
+        live = sys.stderr.isatty()
+        if live:
             _say(f"{self._count()} {job.label}")
         try:
-            launch(job.config if sys.stderr.isatty() else replace(job.config, quiet=True))
+            launch(job.config if live else replace(job.config, quiet=True))
+        except InProgress:
+            self.elsewhere.append(job)
         except (UserError, RunFailure) as error:
-            self._failed(job, str(error), isinstance(error, Diverged), later)
+            self._fails(job, str(error), diverged=isinstance(error, Diverged))
         else:
-            self._succeeded(job, time.monotonic() - started, later)
+            self._succeeds(job, time.monotonic() - started)
 
     def _run_processes(self) -> None:
         """Each run in a process of its own, at most `at_once` of them, sharing the GPUs evenly."""
-        waiting = list(self.todo)
         slots = list(range(self.at_once))
-        with _children() as running:
-            while waiting or running:
-                while waiting and slots:
-                    job, slot = waiting.pop(0), slots.pop(0)
-                    running[_start(job, slot, self.at_once)] = (job, slot, time.monotonic())
+        try:
+            while self._wait() or self.running:
+                while self.waiting and slots:
+                    job, slot = self.waiting.pop(0), slots.pop(0)
+                    self.running[_start(job, slot, self.at_once)] = (job, slot, time.monotonic())
                 time.sleep(0.1)
-                for child in [child for child in running if child.poll() is not None]:
-                    job, slot, started = running.pop(child)
+                for child in [child for child in self.running if child.poll() is not None]:
+                    job, slot, started = self.running.pop(child)
                     slots.append(slot)
-                    later = [*waiting, *(other for other, _, _ in running.values())]
-                    assert child.stderr is not None
-                    said = child.stderr.read().strip().splitlines()
-                    if child.returncode == 0:
-                        self._succeeded(job, time.monotonic() - started, later)
-                    else:
-                        last = said[-1].removeprefix("accordion-bench: ") if said else f"exit code {child.returncode}"
-                        self._failed(job, last, state_of(job.config) == "diverged", later)
+                    self._ended(job, child, time.monotonic() - started)
+        finally:
+            _interrupt(list(self.running))
 
-    def _succeeded(self, job: Job, seconds: float, later: list[Job]) -> None:
+    def _ended(self, job: Job, child: subprocess.Popen[str], seconds: float) -> None:
+        assert child.stderr is not None
+        lines = child.stderr.read().strip().splitlines()
+        state = state_of(job.config)
+        if child.returncode == 0:
+            self._succeeds(job, seconds)
+        elif state == "running":
+            self.elsewhere.append(job)
+        else:
+            last = lines[-1].removeprefix("accordion-bench: ") if lines else f"exit code {child.returncode}"
+            self._fails(job, last, diverged=state == "diverged")
+
+    def _succeeds(self, job: Job, seconds: float) -> None:
         self.finished += 1
         self.timing.add(job, seconds)
-        summary = RunDirectory(job.config.directory).read_json("summary.json") or {}
+        summary = _summary(job)
         unit = " %" if summary.get("metric") == "accuracy" else ""
         result = f"{summary.get('metric')} {summary.get('final', float('nan')):.4g}{unit}"
-        sent = f"{human_count(summary.get('floats_per_worker', 0.0))} floats per worker".replace("  ", " ")
-        _say(f"{self._count()} {job.label}: {result}, {sent}, {human_time(seconds)}{self._time_left(later)}")
+        sent = " ".join(f"{human_count(summary.get('floats_per_worker', 0.0))} floats per worker".split())
+        _say(f"{self._count()} {job.label}: {result}, {sent}, {human_time(seconds)}{self._time_left()}")
 
-    def _failed(self, job: Job, why: str, diverged: bool, later: list[Job]) -> None:
-        (self.diverged if diverged else self.failures).append(job)
-        _say(f"{self._count()} {job.label}: {' '.join(why.split())}{self._time_left(later)}")
+    def _fails(self, job: Job, why: str, diverged: bool) -> None:
+        (self.diverged if diverged else self.failed).append(job)
+        _say(f"{self._count()} {job.label}: {' '.join(why.split())}{self._time_left()}")
 
     def _count(self) -> str:
         width = len(str(len(self.jobs)))
         return f"[{self.finished:>{width}}/{len(self.jobs)}]"
 
-    def _time_left(self, jobs: list[Job]) -> str:
+    def _time_left(self) -> str:
+        jobs = [*self.waiting, *self.elsewhere, *(job for job, _, _ in self.running.values())]
         seconds = self.timing.left(jobs, self.at_once)
         return f" · about {human_time(seconds)} left" if seconds and jobs else ""
+
+
+def _summary(job: Job) -> dict[str, Any]:
+    return RunDirectory(job.config.directory).read_json("summary.json") or {}
 
 
 def _start(job: Job, slot: int, at_once: int) -> subprocess.Popen[str]:
@@ -158,21 +187,16 @@ def _gpus(slot: int, at_once: int) -> dict[str, str]:
     return {"CUDA_VISIBLE_DEVICES": ",".join(mine)} if devices else {}
 
 
-@contextmanager
-def _children() -> Iterator[dict[subprocess.Popen[str], tuple[Job, int, float]]]:
-    """A place for child processes; whoever is still in it when the block is left, however that is, is interrupted."""
-    running: dict[subprocess.Popen[str], tuple[Job, int, float]] = {}
-    try:
-        yield running
-    finally:
-        for child in running:
-            child.send_signal(signal.SIGINT)
-        deadline = time.monotonic() + 15
-        for child in running:
-            try:
-                child.wait(max(0.1, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                child.kill()
+def _interrupt(children: list[subprocess.Popen[str]]) -> None:
+    """End these processes as Ctrl-C would, so that they save where they are; kill whoever takes too long."""
+    for child in children:
+        child.send_signal(signal.SIGINT)
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    for child in children:
+        try:
+            child.wait(max(0.1, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            child.kill()
 
 
 def _say(text: str) -> None:

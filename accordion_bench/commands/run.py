@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
 import tempfile
@@ -60,6 +61,9 @@ examples:
 """
 
 
+failures: list[Exception] = []  # of the jobs that Hydra called in this process; it would print more than a line
+
+
 def main(arguments: list[str]) -> int:
     """Run the command; the exit code."""
     if any(argument in ("-h", "--help") for argument in arguments):
@@ -68,16 +72,20 @@ def main(arguments: list[str]) -> int:
     arguments = ["quiet=true" if argument in ("-q", "--quiet") else argument for argument in arguments]
     options = _options(arguments)
     configs = _check(options)
+    flags = _flags(arguments, options.overrides)
+    failures.clear()
     if not options.multirun:
-        _hydra(arguments, options.overrides)
+        _hydra([*flags, *options.overrides], options.overrides)
+        for failure in failures:
+            raise failure
         return 0
-    failure: Exception | None = None
     with tempfile.TemporaryDirectory(prefix="accordion-bench-") as folder:  # Hydra wants one for every sweep
-        try:
-            _hydra([f"hydra.sweep.dir='{folder}'", *arguments], options.overrides)
-        except (UserError, RunFailure) as error:  # the first of them; every job has been tried and has said its own
-            failure = error
-    return _report(configs, failure)
+        _hydra([*flags, f"hydra.sweep.dir='{folder}'", *options.overrides], options.overrides)
+    failed = [str(config.directory) for config in configs if not RunDirectory(config.directory).finished]
+    if failed or failures:
+        names = f": {', '.join(failed)}" if failed else ""
+        raise RunFailure(f"{max(len(failed), len(failures))} runs did not finish{names}; the same command tries them again")
+    return 0
 
 
 def help_text() -> str:
@@ -115,7 +123,18 @@ def _options(arguments: list[str]) -> argparse.Namespace:
         raise UserError(f"{message}; see accordion-bench run --help")
 
     parser.error = refuse  # type: ignore[method-assign]
-    return parser.parse_args(arguments)
+    return parser.parse_intermixed_args(arguments)
+
+
+def _flags(arguments: list[str], overrides: list[str]) -> list[str]:
+    """The arguments without the overrides, which Hydra wants together."""
+    left, flags = list(overrides), []
+    for argument in arguments:
+        if argument in left:
+            left.remove(argument)
+        else:
+            flags.append(argument)
+    return flags
 
 
 def _check(options: argparse.Namespace) -> list[RunConfig]:
@@ -143,8 +162,8 @@ def _hydra(arguments: list[str], overrides: list[str]) -> None:
         application()
 
 
-def job(config: DictConfig) -> None:
-    """One run; what Hydra and its launchers call."""
+def job(config: DictConfig) -> float:
+    """One run; what Hydra and its launchers call. The final metric, or NaN where the run failed (see `failures`)."""
     from hydra.core.hydra_config import HydraConfig
     from hydra.types import RunMode
 
@@ -152,28 +171,19 @@ def job(config: DictConfig) -> None:
 
     run = parse(as_values(config))
     try:
-        launch(run)
+        return launch(run).final
     except (UserError, RunFailure) as error:
-        if HydraConfig.get().mode == RunMode.MULTIRUN:  # say it now, not after the last job
+        failures.append(error)
+        if HydraConfig.get().mode == RunMode.MULTIRUN:  # say it now, and go on with the next one
             print(f"accordion-bench: {run.directory}: {error}", file=sys.stderr, flush=True)
-        raise
-
-
-def _report(configs: list[RunConfig], failure: Exception | None) -> int:
-    """Name the jobs of a sweep that did not finish; the exit code."""
-    failed = [config for config in configs if not RunDirectory(config.directory).finished]
-    if failed:
-        names = ", ".join(str(config.directory) for config in failed)
-        raise RunFailure(f"{len(failed)} of {len(configs)} runs did not finish: {names}; the same command tries them again")
-    if failure is not None:
-        raise failure
-    return 0
+        return float("nan")
 
 
 @contextmanager
 def _environment(arguments: list[str]) -> Iterator[None]:
     """Hydra reads sys.argv, and leaves exceptions alone only when asked to in the environment."""
     argv, before = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
+    logging.raiseExceptions = False  # --info into a pipe that closes
     sys.argv = ["accordion-bench run", *arguments]
     os.environ["HYDRA_FULL_ERROR"] = "1"
     try:
