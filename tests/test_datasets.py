@@ -18,7 +18,7 @@ from shared_data import write_real_cifar10
 
 from accordion_bench import datasets
 from accordion_bench.config import DatasetConfig
-from accordion_bench.datasets.base import ImageData, TextData, balanced_order
+from accordion_bench.datasets.base import ImageData, TextData, balanced_order, checksums
 from accordion_bench.datasets.cifar import CIFAR10, CIFAR100, Cifar, unpickle_arrays
 from accordion_bench.datasets.digits import digits
 from accordion_bench.errors import UserError
@@ -274,3 +274,14 @@ def test_data_sets_are_named_prepared_and_read_without_torch_or_spacy(tmp_path: 
     repository = Path(__file__).resolve().parents[1]
     result = subprocess.run([sys.executable, "-c", script], cwd=repository, capture_output=True, text=True, check=True)
     assert result.stdout == "[]\n"
+
+
+def test_checksums_tell_data_apart() -> None:
+    data = digits(config(name="digits"))
+    whole = checksums(data)
+    assert whole == checksums(digits(config(name="digits", limit_train=10)))  # the limit is not applied by the loader
+    limited = checksums(data.limited(100, None))
+    assert {name for name in whole if whole[name] != limited[name]} == {"train_images", "train_labels"}
+    changed = data.train_images.copy()
+    changed[0, 0, 0, 0] ^= 1
+    assert checksums(replace(data, train_images=changed))["train_images"] != whole["train_images"]
