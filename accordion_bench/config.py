@@ -164,6 +164,18 @@ class RunConfig:
         return f"{self.model.name} on {self.dataset.name} · {compressor} · {self.scheduler.name} · {self.workers} workers"
 
 
+def differences(stored: Mapping[str, Any], given: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """The keys in which two identities differ, dotted, with both values: "epochs 3, not 4"."""
+    found = []
+    for key in [*stored, *(key for key in given if key not in stored)]:
+        before, after = _plain(stored.get(key)), _plain(given.get(key))
+        if isinstance(before, dict) and isinstance(after, dict):
+            found += differences(before, after, f"{prefix}{key}.")
+        elif before != after:
+            found.append(f"{prefix}{key} {before}, not {after}")
+    return found
+
+
 def to_mapping(config: RunConfig) -> dict[str, Any]:
     """The configuration as conf/ and the command line spell it: plain values, `settings` beside their section's keys."""
     values = {key: _plain(value) for key, value in asdict(config).items()}

@@ -34,6 +34,15 @@ def describe_environment(device: torch.device, hosts: list[Any]) -> dict[str, An
     }
 
 
+def with_history(now: dict[str, Any], before: dict[str, Any] | None, epochs: int) -> dict[str, Any]:
+    """`now` with what was different while the epochs before number `epochs` (from 0) were trained; last entry last."""
+    if before is None:
+        return now
+    changed = {key: before[key] for key in now if key in before and before[key] != now[key]}
+    history = [*before.get("history", []), *([{"before_epoch": epochs, **changed}] if changed else [])]
+    return now | {"history": history} if history else now
+
+
 def _version(package: str) -> str | None:
     try:
         return importlib.metadata.version(package)

@@ -97,8 +97,10 @@ class Lock:
         while not self._stop.wait(HEARTBEAT_SECONDS):
             try:
                 os.utime(self.path)
-            except OSError:
+            except FileNotFoundError:
                 return
+            except OSError:  # a file server that will be back
+                continue
 
 
 def read_owner(path: Path) -> dict[str, object] | None:

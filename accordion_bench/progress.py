@@ -5,11 +5,15 @@ from __future__ import annotations
 import sys
 import time
 from contextlib import suppress
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from accordion_bench.config import RunConfig
-from accordion_bench.records import EpochRecord
+from accordion_bench.records import EpochRecord, Summary
 from accordion_bench.traffic import Traffic
+
+if TYPE_CHECKING:
+    from accordion_bench.trainer import Trainer
 
 
 def human_count(number: float) -> str:
@@ -129,3 +133,33 @@ class Progress:
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
+
+
+def announcement(trainer: Trainer, path: Path) -> str:
+    """What the run will send at most and at least, and where its results go."""
+    updates = (trainer.problem.epochs - trainer.position) * trainer.task.batches_per_epoch
+    most = updates * max(trainer.problem.floats_per_step)
+    least = updates // max(trainer.problem.multiples) * min(trainer.problem.floats_per_step)
+    amount = human_count(most) if most == least else f"{human_count(least)} to {human_count(most)}"
+    start = f"continues at epoch {trainer.position} and " if trainer.position else ""
+    return f"{start}will send {amount} floats per worker   {path}"
+
+
+def _farewell(summary: Summary, path: Path) -> str:
+    """What the run reached, and what to do with it."""
+    unit = " %" if summary.metric == "accuracy" else ""
+    return (
+        f"done: {summary.metric} {summary.final:.2f}{unit} after {summary.epochs} epochs, "
+        f"{human_count(summary.floats_per_worker)} floats per worker, {human_time(summary.training_seconds)} of training   "
+        f"{path}   Next: accordion-bench list"
+    )
+
+
+def farewell(summary: Summary, path: Path) -> str:
+    """What the run reached, and what to do with it."""
+    unit = " %" if summary.metric == "accuracy" else ""
+    return (
+        f"done: {summary.metric} {summary.final:.2f}{unit} after {summary.epochs} epochs, "
+        f"{human_count(summary.floats_per_worker)} floats per worker, {human_time(summary.training_seconds)} of training   "
+        f"{path}   Next: accordion-bench list"
+    )

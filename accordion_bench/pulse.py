@@ -1,11 +1,12 @@
 """Between updates: signals, and checkpoints by the clock, agreed on by all processes.
 
-SIGINT (Ctrl-C), SIGTERM (pre-emption), SIGUSR1 (SLURM's warning before a requeue) ask for a checkpoint and an end; a second
-SIGINT ends at once.
+SIGINT (Ctrl-C), SIGTERM (pre-emption), SIGUSR1 (SLURM's warning before a requeue) and SIGHUP (a closed terminal) ask for a
+checkpoint and an end; a second SIGINT ends at once.
 """
 
 from __future__ import annotations
 
+import math
 import signal
 import threading
 import time
@@ -18,7 +19,8 @@ import torch
 from accordion_bench.communicator import Communicator
 from accordion_bench.errors import Interrupted
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
+COST_LIMIT = 0.02  # the share of time that checkpoints at the ends of epochs may take
 AGREE_EVERY = 4  # updates between agreements of several processes; one small all-reduce each
 
 
@@ -28,7 +30,8 @@ class Pulse:
     Args:
         communicator: to agree with the other processes.
         save: writes a checkpoint; called on every process.
-        minutes: least time between two checkpoints, by process 0's monotonic clock; None: no checkpoints by the clock.
+        minutes: longest time between two checkpoints, by process 0's monotonic clock; None: none but for a signal. An
+            epoch's end is used earlier if saving took less than COST_LIMIT of the time since the last checkpoint.
         device: of the flags.
     """
 
@@ -37,9 +40,10 @@ class Pulse:
     ) -> None:
         self._communicator = communicator
         self._save = save
-        self._seconds = None if minutes is None else 60 * minutes
+        self._seconds = math.inf if minutes is None else 60 * minutes
         self._device = device
         self._saved = time.monotonic()
+        self._cost = 0.0  # seconds that the last checkpoint took
         self._signal = 0
 
     @contextmanager
@@ -48,7 +52,8 @@ class Pulse:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {number: signal.signal(number, self._receive) for number in SIGNALS}
+        wanted = [number for number in SIGNALS if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN]
+        before = {number: signal.signal(number, self._receive) for number in wanted}  # nohup stays in force
         try:
             yield
         finally:
@@ -56,30 +61,36 @@ class Pulse:
                 signal.signal(number, handler)
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
-        if self._signal and number == signal.SIGINT:
-            raise KeyboardInterrupt
+        if self._signal and number == signal.SIGINT and self._communicator.processes == 1:
+            raise KeyboardInterrupt  # several processes get every Ctrl-C twice, and their parent ends them
         self._signal = number
 
     def after_update(self, epoch: int, done: int, total: int) -> None:
         """Save if it is time; raise Interrupted, with everything saved, if any process was asked to stop."""
-        if done == total or (self._communicator.processes > 1 and done % AGREE_EVERY):
-            return  # the end of an epoch has its own checkpoint
-        self._act(f"in epoch {epoch + 1} after update {done} of {total}")
+        if self._communicator.processes > 1 and done % AGREE_EVERY and done < total:
+            return
+        late = self._elapsed() >= self._seconds and done < total  # the end of an epoch has a checkpoint of its own
+        self._act(late, f"in epoch {epoch + 1} after update {done} of {total}")
 
     def after_epoch(self, epoch: int) -> None:
         """The same, when the epoch is on record."""
-        self._act(f"after epoch {epoch + 1}")
+        self._act(self._elapsed() >= min(self._seconds, self._cost / COST_LIMIT), f"after epoch {epoch + 1}")
 
-    def _act(self, where: str) -> None:
-        stop, due = self._agree()
+    def _elapsed(self) -> float:
+        return time.monotonic() - self._saved
+
+    def _act(self, due: bool, where: str) -> None:
+        stop, due = self._agree(due and self._seconds < math.inf)
         if stop or due:
+            started = time.monotonic()
             self._save()
             self._saved = time.monotonic()
+            self._cost = self._saved - started
         if stop:
             raise Interrupted(stop, where)
 
-    def _agree(self) -> tuple[int, bool]:
-        due = self._seconds is not None and time.monotonic() - self._saved >= self._seconds
+    def _agree(self, due: bool) -> tuple[int, bool]:
+        """(the signal that any process has had, or 0; whether process 0 finds it is time)."""
         if self._communicator.processes == 1:
             return self._signal, due
         first = self._communicator.process == 0

@@ -13,13 +13,15 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from accordion_bench.errors import UserError
+from accordion_bench.errors import Diverged, UserError
 
 SCHEMA = 1
+NAMES = ("config.yaml", "environment.json", "epochs.jsonl", "summary.json", "failure.json")
 
 
 @dataclass(frozen=True)
@@ -112,8 +114,20 @@ def write_atomically(path: Path, text: str) -> None:
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
         raise
+    flush_names(path.parent)
+
+
+def flush_names(directory: Path) -> None:
+    """Make what was renamed survive a power cut; not every file system can be asked to."""
+    with suppress(OSError):
+        handle = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 @dataclass(frozen=True)
@@ -141,6 +155,17 @@ class RunDirectory:
         """Write one of the JSON files atomically."""
         write_atomically(self.path / name, json.dumps(value, indent=1) + "\n")
 
+    def write_failure(self, error: Diverged) -> None:
+        """Leave failure.json of a diverged run."""
+        place = {"epoch": error.epoch, "step": error.step, "layer": error.layer}
+        self.write_json("failure.json", {"state": "diverged", "message": str(error), **place})
+
+    def remove_leftovers(self) -> None:
+        """Half-written files of jobs that were killed; only the job that holds the lock may call this."""
+        for name in NAMES:
+            for path in self.path.glob(f".{name}.*"):
+                path.unlink(missing_ok=True)
+
     def read_json(self, name: str) -> dict[str, Any] | None:
         """One of the JSON files, or None where it does not exist; UserError if it is damaged."""
         path = self.path / name
@@ -156,12 +181,12 @@ class RunDirectory:
 
     def write_epochs(self, records: Iterable[EpochRecord]) -> None:
         """Replace epochs.jsonl (resume: lines after the checkpoint are dropped)."""
-        write_atomically(self.path / "epochs.jsonl", "".join(_line(record) for record in records))
+        write_atomically(self.path / "epochs.jsonl", "".join(map(to_line, records)))
 
     def append_epoch(self, record: EpochRecord) -> None:
         """Add one line and flush it to disk."""
         with open(self.path / "epochs.jsonl", "a", encoding="utf-8") as file:
-            file.write(_line(record))
+            file.write(to_line(record))
             file.flush()
             os.fsync(file.fileno())
 
@@ -176,10 +201,7 @@ class RunDirectory:
             if number == len(lines) - 1 and not line.endswith("\n"):
                 break
             try:
-                values = json.loads(line)
-                values["level_index_L"] = tuple(values["level_index_L"])
-                values["norms_L"] = tuple(values["norms_L"])
-                record = EpochRecord(**values)
+                record = from_line(line)
             except (ValueError, TypeError, KeyError) as error:
                 raise UserError(f"{path} line {number + 1} is not an epoch record ({error}); restore it or delete the run") from None
             if record.epoch != number:
@@ -188,5 +210,14 @@ class RunDirectory:
         return records
 
 
-def _line(record: EpochRecord) -> str:
+def to_line(record: EpochRecord) -> str:
+    """The record as a line of epochs.jsonl."""
     return json.dumps(asdict(record), separators=(",", ":")) + "\n"
+
+
+def from_line(line: str) -> EpochRecord:
+    """The reverse of `to_line`. Raises ValueError, TypeError or KeyError."""
+    values = json.loads(line)
+    values["level_index_L"] = tuple(values["level_index_L"])
+    values["norms_L"] = tuple(values["norms_L"])
+    return EpochRecord(**values)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+import platform
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,15 +16,16 @@ from accordion_bench.communicator import Communicator
 from accordion_bench.compressors import build_compressor
 from accordion_bench.compressors.base import Compressor
 from accordion_bench.config import RunConfig, to_yaml
-from accordion_bench.environment import describe_environment
+from accordion_bench.environment import describe_environment, with_history
 from accordion_bench.errors import Diverged, UserError
 from accordion_bench.gradients import Layout
+from accordion_bench.guard import Guard
 from accordion_bench.lr_schedule import LRSchedule
 from accordion_bench.models import build_model
 from accordion_bench.optimizer import build_optimizer
 from accordion_bench.persistence import resume, save
 from accordion_bench.probes import Probes
-from accordion_bench.progress import Progress, human_count, human_time
+from accordion_bench.progress import Progress, announcement, farewell
 from accordion_bench.pulse import Pulse
 from accordion_bench.records import EpochRecord, RunDirectory, Summary, write_atomically
 from accordion_bench.schedulers import build_scheduler
@@ -126,19 +127,27 @@ def execute(config: RunConfig, place: Place) -> Summary:
     Raises:
         UserError: before anything is written.
         Diverged: after failure.json has been written; finished epochs stay.
+        RunFailure: the records cannot be written.
     """
     trainer = build_trainer(config, place)
     first = place.process == 0
     directory = RunDirectory(config.directory)
+    guard = Guard(directory.path, writes=first)
     progress = _progress(config, trainer, silent=config.quiet or not first)
     records = resume(config, trainer, directory, progress.say)
-    hosts = trainer.communicator.objects(f"{_host()}:{place.device}")
+    hosts = trainer.communicator.objects(f"{platform.node()}:{place.device}")
     if first:
-        _begin_records(config, trainer, directory, records, hosts)
-    progress.say(_announcement(trainer, directory.path))
+        with guard.writing():
+            _begin_records(config, trainer, directory, records, hosts)
+    progress.say(announcement(trainer, directory.path))
+
+    def save_all() -> None:
+        with guard.writing():
+            save(config, trainer, directory, records)
+
     pulse = Pulse(
         trainer.communicator,
-        lambda: save(config, trainer, directory),
+        save_all,
         config.checkpoint.minutes if config.checkpoint.enabled else None,
         trainer.grads_HN.device,
     )
@@ -155,32 +164,28 @@ def execute(config: RunConfig, place: Place) -> Summary:
                 _check_loss(record)
                 records.append(record)
                 if first:
-                    directory.append_epoch(record)
+                    with guard.writing():
+                        directory.append_epoch(record)
                 progress.epoch(record)
                 pulse.after_epoch(record.epoch)
     except Diverged as error:
         if first:
-            directory.write_json(
-                "failure.json",
-                {"state": "diverged", "message": str(error), "epoch": error.epoch, "step": error.step, "layer": error.layer},
-            )
+            with guard.writing():
+                directory.write_failure(error)
         raise
     finally:
         progress.end()
+    if config.checkpoint.enabled and config.checkpoint.keep:
+        save_all()
     summary = summarise(config, trainer, records)
     if first:
-        directory.write_json("summary.json", summary.__dict__)
-        if not config.checkpoint.keep:
-            checkpoint.remove(directory.path)
-    progress.say(_farewell(summary, directory.path))
+        with guard.writing():
+            directory.write_json("summary.json", summary.__dict__)
+            if not config.checkpoint.keep:
+                checkpoint.remove(directory.path)
+    progress.say(farewell(summary, directory.path))
     trainer.communicator.barrier()
     return summary
-
-
-def _host() -> str:
-    import socket
-
-    return socket.gethostname()
 
 
 def _progress(config: RunConfig, trainer: Trainer, silent: bool) -> Progress:
@@ -193,26 +198,6 @@ def _progress(config: RunConfig, trainer: Trainer, silent: bool) -> Progress:
     )
 
 
-def _announcement(trainer: Trainer, path: Path) -> str:
-    """What the run will send at most and at least, and where its results go."""
-    updates = (trainer.problem.epochs - trainer.position) * trainer.task.batches_per_epoch
-    most = updates * max(trainer.problem.floats_per_step)
-    least = updates // max(trainer.problem.multiples) * min(trainer.problem.floats_per_step)
-    amount = human_count(most) if most == least else f"{human_count(least)} to {human_count(most)}"
-    start = f"continues at epoch {trainer.position} and " if trainer.position else ""
-    return f"{start}will send {amount} floats per worker   {path}"
-
-
-def _farewell(summary: Summary, path: Path) -> str:
-    """What the run reached, and what to do with it."""
-    unit = " %" if summary.metric == "accuracy" else ""
-    return (
-        f"done: {summary.metric} {summary.final:.2f}{unit} after {summary.epochs} epochs, "
-        f"{human_count(summary.floats_per_worker)} floats per worker, {human_time(summary.training_seconds)} of training   "
-        f"{path}   Next: accordion-bench list"
-    )
-
-
 def _check_loss(record: EpochRecord) -> None:
     if not math.isfinite(record.loss):
         raise Diverged(record.epoch, record.updates, "(all)", "training loss")
@@ -221,10 +206,15 @@ def _check_loss(record: EpochRecord) -> None:
 def _begin_records(
     config: RunConfig, trainer: Trainer, directory: RunDirectory, records: list[EpochRecord], hosts: list[Any]
 ) -> None:
+    directory.remove_leftovers()
     write_atomically(directory.path / "config.yaml", to_yaml(config))
-    layers = [{"name": slot.name, "shape": list(slot.shape)} for slot in trainer.layout.layers]
     environment = describe_environment(trainer.grads_HN.device, hosts)
+    if records or trainer.current:
+        environment = with_history(environment, directory.read_json("environment.json"), len(records))
+    layers = [{"name": slot.name, "shape": list(slot.shape)} for slot in trainer.layout.layers]
     environment["model"] = {"parameters": trainer.layout.size, "layers": layers}
+    environment["task"] = {"facts": trainer.task.facts, "batches_per_epoch": trainer.task.batches_per_epoch}
+    environment["data"] = trainer.task.checksums
     directory.write_json("environment.json", environment)
     directory.write_epochs(records)
     (directory.path / "failure.json").unlink(missing_ok=True)

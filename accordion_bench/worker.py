@@ -9,43 +9,83 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import nullcontext
+from contextlib import ExitStack
 
+from accordion_bench.config import RunConfig
 from accordion_bench.errors import Interrupted, RunFailure, UserError
+from accordion_bench.members import in_collective
+from accordion_bench.progress import say
 
 
 def main(overrides: list[str]) -> int:
     """Run this process's workers; the exit code."""
+    from accordion_bench import outcome
     from accordion_bench.compose import compose
-    from accordion_bench.launch import finished_summary, place_workers, run_member
-    from accordion_bench.lock import Lock
 
     if "RANK" not in os.environ:
-        print(
+        say(
             "accordion-bench: this module is started by torchrun (torchrun --nproc-per-node 4 -m accordion_bench.worker ...); "
-            "without it use accordion-bench run",
-            file=sys.stderr,
+            "without it use accordion-bench run"
         )
         return 2
-    first = os.environ["RANK"] == "0"
+    process = os.environ["RANK"]
+    name = f"accordion-bench: process {process}"
     try:
         config = compose(overrides)
-        if finished_summary(config) is not None:
-            if first:
-                print(f"already finished: {config.directory} (delete it to run again)", file=sys.stderr)
-            return 0
-        _, device = place_workers(config)
-        with Lock(config.directory) if first else nullcontext():
-            run_member(config, device)
-    except (UserError, RunFailure, Interrupted) as error:
-        if first or not isinstance(error, Interrupted):
-            print(f"accordion-bench: process {os.environ['RANK']}: {error}", file=sys.stderr, flush=True)
-        sys.stdout.flush()
+        return _run(config)
+    except (UserError, RunFailure) as error:
+        say(f"{name}: {error}")
         return error.exit_code
+    except Interrupted as stop:
+        if process == "0":
+            say(f"accordion-bench: {stop}")
+        return stop.exit_code
+    except Exception as error:
+        if in_collective(error):  # whoever has gone says why itself, if it still can
+            say(f"{name}: lost another process ({str(error).strip().splitlines()[0]})")
+        else:
+            say(f"{name}: {outcome.failed(config, error, f'in process {process}')}")
+        return RunFailure.exit_code
+
+
+def _run(config: RunConfig) -> int:
+    from accordion_bench.communicator import Communicator
+    from accordion_bench.launch import join_group, leave_group, place_workers
+    from accordion_bench.run import Place, execute
+
+    _, kind = place_workers(config)
+    place = Place(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), join_group(config, kind))
+    with ExitStack() as held:
+        answer = _admit(config, held) if place.process == 0 else None
+        everyone = Communicator(config.workers // place.processes, place.process, place.processes)
+        agreed = everyone.objects(answer)[0]
+        assert isinstance(agreed, tuple)
+        code, text = agreed
+        if text:
+            if place.process == 0:
+                say(text)
+            return int(code)
+        execute(config, place)
+    leave_group()
     return 0
+
+
+def _admit(config: RunConfig, held: ExitStack) -> tuple[int, str]:
+    """Take the lock, for all processes: (an exit code, why there is nothing to do or an empty text)."""
+    from accordion_bench.admission import finished_summary
+    from accordion_bench.lock import Lock
+
+    try:
+        held.enter_context(Lock(config.directory))
+        if finished_summary(config) is not None:
+            return 0, f"already finished: {config.directory} (delete it to run again)"
+    except UserError as error:
+        return error.exit_code, f"accordion-bench: {error}"
+    return 0, ""
 
 
 if __name__ == "__main__":
     code = main(sys.argv[1:])
+    sys.stdout.flush()
     if code:
         os._exit(code)  # no clean-up that waits for other processes
