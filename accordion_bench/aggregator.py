@@ -27,27 +27,33 @@ class Aggregator:
         self.error_feedback = error_feedback
         self.combine = combine
         self.memory_HN: Tensor | None = None
+        self._spare_HN: Tensor | None = None
 
     @torch.no_grad()
     def reduce(self, grads_HN: Tensor, communicator: Communicator) -> tuple[Tensor, bool]:
-        """The update (N,) and whether it is finite; overwrites grads_HN.
+        """The update (N,), valid until the next call, and whether it is finite; grads_HN may be overwritten.
 
         The memory changes only when the update is finite, so a NaN or Inf in any worker's gradient never enters it.
         """
-        if self.error_feedback:
-            if self.memory_HN is None:
-                self.memory_HN = torch.zeros_like(grads_HN)
-            grads_HN += self.memory_HN  # correct before compressing (Alg. 1 there)
-        self._show_bad_numbers(grads_HN)
+        total_HN = self._corrected(grads_HN) if self.error_feedback else grads_HN
+        self._show_bad_numbers(total_HN)
         self.compressor.memory_HN = self.memory_HN
         with communicator.clock.section("compress"):
-            update_N = self.compressor.reduce(grads_HN, communicator)
-        finite = bool(update_N.isfinite().all())  # the same on every worker, as the update is
-        if finite and self.memory_HN is not None:
-            self.memory_HN.copy_(grads_HN)
+            update_N = self.compressor.reduce(total_HN, communicator)
+        finite = is_finite(update_N)  # the same on every worker, as the update is
+        if finite and self.error_feedback:
+            self.memory_HN, self._spare_HN = total_HN, self.memory_HN
         if self.combine == "sum":
             update_N[: self.compressor.layout.dense.start] *= communicator.workers
         return update_N, finite
+
+    def _corrected(self, grads_HN: Tensor) -> Tensor:
+        """Gradient plus memory (Alg. 1 there), in a buffer that becomes the next memory when all goes well."""
+        if self.memory_HN is None:
+            self.memory_HN = torch.zeros_like(grads_HN)
+        if self._spare_HN is None:
+            self._spare_HN = torch.empty_like(grads_HN)
+        return torch.add(grads_HN, self.memory_HN, out=self._spare_HN)
 
     def _show_bad_numbers(self, grads_HN: Tensor) -> None:
         """Make a non-finite element visible in what is always sent, since Random-K, say, might not send it.
@@ -73,4 +79,11 @@ class Aggregator:
 
 def _zero_or_nan(x_HN: Tensor) -> Tensor:
     """(H, 1): 0 for workers whose elements are all finite, else NaN."""
-    return 0 * torch.linalg.vector_norm(x_HN, ord=torch.inf, dim=1, keepdim=True)
+    # One flat pass per worker: an order of magnitude faster on the CPU than an infinity norm or a reduction over one dimension.
+    return torch.stack([0 * torch.stack(torch.aminmax(x_N)).sum() for x_N in x_HN]).unsqueeze(1)
+
+
+def is_finite(x: Tensor) -> bool:
+    """Whether every element is; one pass that allocates nothing."""
+    low, high = torch.aminmax(x)
+    return bool(low.isfinite() & high.isfinite())

@@ -105,6 +105,14 @@ class CheckpointConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ProbeConfig:
+    """What is measured beside the training, every so many epochs; None never. It changes records, not results."""
+
+    eigenvalue: int | None
+    overlap: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunConfig:
     """One run, whole and valid."""
 
@@ -123,6 +131,7 @@ class RunConfig:
     seed: int
     statistic: str  # local | aggregated
     on_nonfinite: str  # stop | skip
+    probe: ProbeConfig
     launch: LaunchConfig
     checkpoint: CheckpointConfig
     network: str
@@ -131,12 +140,14 @@ class RunConfig:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Everything that changes the result, and nothing else."""
+        """Everything that changes the result or what is measured, and nothing else."""
         values = asdict(self)
         for name in ("seed", "launch", "checkpoint", "network", "results", "quiet"):
             del values[name]
         for name in ("root", "verify"):
             del values["dataset"][name]
+        if values["probe"] == {"eigenvalue": None, "overlap": None}:  # a run with a probe leaves other records
+            del values["probe"]
         return values
 
     @property

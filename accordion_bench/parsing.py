@@ -21,6 +21,7 @@ from accordion_bench.config import (
     LRScheduleConfig,
     ModelConfig,
     OptimizerConfig,
+    ProbeConfig,
     RunConfig,
     SchedulerConfig,
 )
@@ -70,6 +71,7 @@ def from_mapping(values: Mapping[str, Any]) -> RunConfig:
         seed=top.integer("seed", least=0, remedy="sweep over several with -m seed=1,2,3"),
         statistic=statistic,
         on_nonfinite=top.choice("on_nonfinite", ("stop", "skip")),
+        probe=_probe(top.section("probe")),
         launch=_launch(top.section("launch"), workers),
         checkpoint=_checkpoint(top.section("checkpoint")),
         network=_network(top),
@@ -198,6 +200,16 @@ def _checkpoint(section: Section) -> CheckpointConfig:
         enabled=section.boolean("enabled"),
         minutes=section.number("minutes", least=0, remedy="0 saves after every update; checkpoint.enabled=false never"),
         keep=section.boolean("keep"),
+    )
+    section.done()
+    return config
+
+
+def _probe(section: Section) -> ProbeConfig:
+    remedy = "1 measures after every epoch, null never"
+    config = ProbeConfig(
+        eigenvalue=section.optional_integer("eigenvalue", least=1, remedy=remedy),
+        overlap=section.optional_integer("overlap", least=1, remedy=remedy),
     )
     section.done()
     return config

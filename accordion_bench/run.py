@@ -30,11 +30,11 @@ from accordion_bench.pulse import Pulse
 from accordion_bench.records import EpochRecord, RunDirectory, Summary, write_atomically
 from accordion_bench.schedulers import build_scheduler
 from accordion_bench.schedulers.base import Problem
-from accordion_bench.seeds import seed_for
+from accordion_bench.seeds import private_randomness, seed_for
 from accordion_bench.statistics import GradientSum
 from accordion_bench.tasks import build_task
 from accordion_bench.traffic import Traffic
-from accordion_bench.trainer import Trainer, private_randomness
+from accordion_bench.trainer import Trainer
 
 
 @dataclass(frozen=True)
@@ -95,9 +95,15 @@ def build_trainer(config: RunConfig, place: Place) -> Trainer:
         communicator=communicator,
         seed=config.seed,
         statistic=GradientSum(
-            layout, config.statistic == "local", communicator, torch.zeros(layout.size, device=device)
+            layout,
+            config.statistic == "local",
+            communicator,
+            torch.zeros(layout.size, device=device),
+            guarded=config.on_nonfinite == "skip",
         ),
-        probes=Probes(make_compressor),
+        probes=Probes(
+            make_compressor, eigenvalue_every=config.probe.eigenvalue, overlap_every=config.probe.overlap
+        ),
         clip_norm=config.optimizer.clip_norm,
         skip_nonfinite=config.on_nonfinite == "skip",
     )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -23,3 +25,14 @@ def generator_for(seed: int, purpose: str, *place: int) -> torch.Generator:
     import torch
 
     return torch.Generator().manual_seed(seed_for(seed, purpose, *place))
+
+
+@contextmanager
+def private_randomness(seed: int, device: torch.device) -> Iterator[None]:
+    """Seed torch's global generators for what happens inside; nobody outside sees a change."""
+    import torch
+
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices):
+        torch.manual_seed(seed)
+        yield

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from accordion_bench.aggregator import is_finite
 from accordion_bench.communicator import Communicator
 from accordion_bench.gradients import Layout
 
@@ -17,12 +18,16 @@ class GradientSum:
         local: sum worker 0's gradient before compression and without error memory; only process 0 can.
         communicator: for the broadcast of worker 0's numbers.
         like: a tensor (N,) of the buffers' device and type.
+        guarded: leave out a gradient that is not finite, so that a skipped update does not spoil the epoch.
     """
 
-    def __init__(self, layout: Layout, local: bool, communicator: Communicator, like: Tensor) -> None:
+    def __init__(
+        self, layout: Layout, local: bool, communicator: Communicator, like: Tensor, guarded: bool = False
+    ) -> None:
         self.layout = layout
         self.local = local
         self.communicator = communicator
+        self.guarded = guarded
         self.sum_N = torch.zeros_like(like)
 
     def reset(self) -> None:
@@ -32,8 +37,9 @@ class GradientSum:
     def add_local(self, grads_HN: Tensor) -> None:
         """Before compression, on every process."""
         if self.local and self.communicator.process == 0:
-            finite = torch.linalg.vector_norm(grads_HN[0], ord=torch.inf).isfinite()
-            self.sum_N += torch.where(finite, grads_HN[0], 0)  # a skipped update must not spoil the epoch
+            if self.guarded and not is_finite(grads_HN[0]):
+                return
+            self.sum_N += grads_HN[0]
 
     def add_update(self, update_N: Tensor) -> None:
         """After aggregation."""

@@ -9,7 +9,6 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -25,7 +24,7 @@ from accordion_bench.lr_schedule import LRSchedule
 from accordion_bench.probes import Probes
 from accordion_bench.records import EpochRecord
 from accordion_bench.schedulers.base import EpochStatistics, Problem, Scheduler
-from accordion_bench.seeds import seed_for
+from accordion_bench.seeds import private_randomness, seed_for
 from accordion_bench.statistics import GradientSum
 from accordion_bench.tasks.base import Batch, Carry, Task, WorkerBuffers
 from accordion_bench.traffic import Traffic
@@ -101,9 +100,9 @@ class Trainer:
         loss = self._mean_loss(epoch)
         with clock.section("evaluate"):
             metrics = self.evaluate()
-        used, statistics, extra = self.decision, self._statistics(epoch, loss), self.aggregator.compressor.report()
-        if statistics.eigenvalue is not None:
-            extra["eigenvalue"] = [statistics.eigenvalue]
+        measured = self.probes.measure(self, epoch.number)
+        used, statistics = self.decision, self._statistics(epoch, loss, measured)
+        extra = self.aggregator.compressor.report() | measured
         traffic, self.communicator.traffic = self.communicator.traffic, Traffic()
         self.traffic = self.traffic + traffic
         self.scheduler_state, self.decision = self.scheduler.decide(self.scheduler_state, self.problem, statistics)
@@ -228,14 +227,14 @@ class Trainer:
         updates = epoch.step - epoch.skipped
         return mean / updates if updates else math.nan
 
-    def _statistics(self, epoch: Epoch, loss: float) -> EpochStatistics:
+    def _statistics(self, epoch: Epoch, loss: float, measured: dict[str, list[float]]) -> EpochStatistics:
         norms_L, means_L, deviations_L, norm = self.statistic.read()
         wanted = self.scheduler.probes(epoch.number)
         costly: dict[str, Any] = {}
         if wanted and self.scheduler.needs_errors:
             costly["errors_LK"] = self.probes.approximation_errors(self.statistic, self.levels)
         if wanted and self.scheduler.needs_eigenvalue:
-            costly["eigenvalue"] = self.probes.top_eigenvalue(self, epoch.number)
+            costly["eigenvalue"] = measured["eigenvalue"][0]
         sent = self.traffic + self.communicator.traffic
         return EpochStatistics(
             epoch=epoch.number,
@@ -263,12 +262,3 @@ class Trainer:
         metrics = self.task.evaluate(self.model, self.communicator)
         self.buffers.load_state_dict(0, saved)
         return metrics
-
-
-@contextmanager
-def private_randomness(seed: int, device: torch.device) -> Iterator[None]:
-    """Seed torch's global generators for what happens inside; nobody outside sees a change."""
-    devices = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices):
-        torch.manual_seed(seed)
-        yield

@@ -24,11 +24,11 @@ from accordion_bench.optimizer import build_optimizer
 from accordion_bench.probes import Probes
 from accordion_bench.schedulers import build_scheduler
 from accordion_bench.schedulers.base import Problem
-from accordion_bench.seeds import seed_for
+from accordion_bench.seeds import private_randomness, seed_for
 from accordion_bench.statistics import GradientSum
 from accordion_bench.tasks.evaluation import Share
 from accordion_bench.tasks.images import ImageClassification
-from accordion_bench.trainer import Trainer, private_randomness
+from accordion_bench.trainer import Trainer
 
 CONF = Path(__file__).parent.parent / "conf"
 TEST_IMAGES = 60
