@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
 from accordion_bench.communicator import Communicator
@@ -38,6 +39,7 @@ class Compressor(ABC):
         self.error_feedback = error_feedback
         self.levels_L: tuple[float, ...] = ()
         self.updates = 0
+        self._update_N: Tensor | None = None
 
     def set_levels(self, levels_L: Sequence[float]) -> None:
         """Use these levels, one per layer, from the next `reduce` on. Rare: epoch boundaries."""
@@ -69,6 +71,12 @@ class Compressor(ABC):
         else:
             traffic.mean.add(elements=round(words) + dense, bytes=round(BYTES_PER_FLOAT * (words + dense)))
         return traffic
+
+    def update_buffer(self, grads_HN: Tensor) -> Tensor:
+        """(N,) to be filled: always the same memory, since fresh memory of this size costs more than a PowerSGD step."""
+        if self._update_N is None or self._update_N.dtype != grads_HN.dtype or self._update_N.device != grads_HN.device:
+            self._update_N = torch.empty_like(grads_HN[0])
+        return self._update_N
 
     def average_dense(self, grads_HN: Tensor, update_N: Tensor, communicator: Communicator) -> None:
         """Average the 1-D tensors into update_N and leave zeros in grads_HN; one collective, or none without any."""

@@ -32,7 +32,7 @@ class RandomK(Compressor):
         """Average over all workers -> (N,); leaves in grads_HN what was not sent."""
         kept_K = self._draw().to(grads_HN.device)
         mean = communicator.mean(torch.cat([grads_HN[:, kept_K], grads_HN[:, self.layout.dense]], dim=1))
-        update_N = torch.zeros_like(grads_HN[0])
+        update_N = self.update_buffer(grads_HN).zero_()
         update_N[kept_K] = mean[: len(kept_K)]
         update_N[self.layout.dense] = mean[len(kept_K) :]
         if not self.error_feedback:

@@ -30,7 +30,7 @@ class TopK(Compressor):
     @torch.no_grad()
     def reduce(self, grads_HN: Tensor, communicator: Communicator) -> Tensor:
         """Average over all workers -> (N,); leaves in grads_HN what was not sent."""
-        update_N = torch.zeros_like(grads_HN[0])
+        update_N = self.update_buffer(grads_HN).zero_()
         if self.layout.layers:
             kept_HK = torch.stack([self._largest(grads_N) for grads_N in grads_HN])
             values_AK, indices_AK = exchange(grads_HN.gather(1, kept_HK), kept_HK, communicator)
@@ -68,8 +68,22 @@ def largest(magnitudes_n: Tensor, k: int) -> Tensor:
         keep = torch.ones(size, dtype=torch.bool, device=magnitudes_n.device)
         keep[magnitudes_n.topk(size - k, largest=False, sorted=False).indices] = False
         return keep.nonzero().squeeze(1)
-    # Introselect, several times faster than torch.topk on the CPU, and as fast for large k as for small.
-    return torch.from_numpy(np.argpartition(magnitudes_n.numpy(), size - k)[size - k :])
+    return torch.from_numpy(_largest_on_cpu(magnitudes_n.numpy(), k))
+
+
+def _largest_on_cpu(magnitudes_n: np.ndarray, k: int) -> np.ndarray:
+    """The same by a threshold: partitioning values is several times faster than torch.topk or partitioning indices, and
+    the indices come out sorted, which makes the gathers and scatters that follow faster too."""
+    size = len(magnitudes_n)
+    threshold = np.partition(magnitudes_n, size - k)[size - k]
+    chosen = np.flatnonzero(magnitudes_n >= threshold)
+    if len(chosen) == k:
+        return chosen
+    if len(chosen) < k:  # NaN compares false
+        return np.argpartition(magnitudes_n, size - k)[size - k :]
+    above = np.flatnonzero(magnitudes_n > threshold)
+    ties = np.flatnonzero(magnitudes_n == threshold)[: k - len(above)]
+    return np.concatenate([above, ties])
 
 
 def exchange(values_HK: Tensor, indices_HK: Tensor, communicator: Communicator) -> tuple[Tensor, Tensor]:
