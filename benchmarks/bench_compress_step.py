@@ -1,6 +1,6 @@
 """One whole compression step on ResNet-18's gradients, ours beside peers, in one process tree on one thread.
 
-    python benchmarks/compress_step.py [--repeats 7]
+    python benchmarks/bench_compress_step.py [--repeats 7]
 
 Peers: PyTorch's powerSGD_hook under DistributedDataParallel with one gloo process (its step includes the copy of the gradients
 into the bucket and out of it; a plain all-reduce hook is measured beside it so that this can be taken off), and exact selection by
