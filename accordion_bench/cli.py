@@ -22,6 +22,7 @@ COMMANDS = {
     "list": "show every run with its state, progress and last metric",
     "audit": "explain the paper's own columns without training anything",
     "plan": "say what a run will send and how long that takes on a network, before it starts",
+    "check": "test a compressor or scheduler, yours or a registered one, against its promises",
     "data": "show which data sets are here; download or check one",
 }
 
