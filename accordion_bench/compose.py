@@ -165,8 +165,9 @@ def _explain(error: Exception, overrides: Sequence[str]) -> UserError:
             f"cannot read the override {given!r}; write key=value, and quote brackets and spaces for the shell: "
             "'compressor.levels=[1, 2]'"
         )
-    if found := re.search(r"Missing mandatory value: (\S+)", text):
-        return UserError(f"{found[1]} is missing; give it a value: {found[1]}=...")
+    if type(error).__name__ == "MissingMandatoryValue":
+        key = getattr(error, "full_key", None) or text
+        return UserError(f"{key} is missing; give it a value: {key}=...")
     if found := re.search(r"Interpolation key '([^']+)' not found", text):
         return UserError(f"${{{found[1]}}} refers to a setting that does not exist{closest(found[1], _keys(overrides))}; correct it")
     first = text.strip().splitlines()[0] if text.strip() else type(error).__name__

@@ -34,8 +34,8 @@ HELP = """\
 usage: accordion-bench run [GROUP=CHOICE ...] [SETTING=VALUE ...] [options]
 
 Trains one configuration, or continues it where it was interrupted; a finished run is not repeated.
-Without arguments this is the paper's setting: ResNet-18 on CIFAR-10, PowerSGD between rank 1 and 2, Accordion, 4 workers,
-300 epochs. Results go to results/runs/.
+Without arguments this is the paper's setting: ResNet-18 on CIFAR-10, PowerSGD between rank 1 and 2, Accordion, 4
+workers, 300 epochs. Results go to results/runs/.
 
 choices (files in conf/, * the default):
 {groups}
