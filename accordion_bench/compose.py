@@ -32,7 +32,7 @@ NOT_CHOICES = ("table", "recipe", "adjust")  # groups that follow from others, o
 
 @cache
 def conf_directory() -> Path:
-    """The folder of the configuration groups: installed as accordion_bench.conf, or beside the package in a checkout."""
+    """The folder of the groups: installed as accordion_bench.conf, or beside the package in a checkout."""
     spec = find_spec("accordion_bench.conf")
     if spec is not None and spec.origin is not None:
         return Path(spec.origin).parent
@@ -62,7 +62,9 @@ def compose_values(overrides: Sequence[str] = ()) -> dict[str, Any]:
         return as_values(compose_tree(overrides))
 
 
-def compose_all(jobs: Sequence[Sequence[str]], check: Callable[[Mapping[str, Any]], RunConfig] = parse) -> list[RunConfig]:
+def compose_all(
+    jobs: Sequence[Sequence[str]], check: Callable[[Mapping[str, Any]], RunConfig] = parse
+) -> list[RunConfig]:
     """Many runs. Those that differ only in seed=n are composed once (Hydra needs a tenth of a second for each)."""
     composed: dict[tuple[str, ...], RunConfig] = {}
     configs = []
@@ -85,7 +87,7 @@ def as_values(config: DictConfig) -> dict[str, Any]:
 
 
 def expand(overrides: Sequence[str]) -> list[list[str]]:
-    """The jobs of a sweep, as Hydra's own sweeper makes them: the last key given varies fastest; a repeated key counts once.
+    """The jobs of a sweep, as Hydra's own sweeper makes them: the last key varies fastest, a repeated key counts once.
 
     Raises:
         UserError: an override that cannot be read, or a sweep without end (a continuous interval).
@@ -98,7 +100,9 @@ def expand(overrides: Sequence[str]) -> list[list[str]]:
     for override in parsed:
         key = override.get_key_element()
         if not override.is_sweep_override():
-            lists[key] = [f"{key}={override.get_value_element_as_str()}"] if "=" in (override.input_line or "") else [key]
+            lists[key] = (
+                [f"{key}={override.get_value_element_as_str()}"] if "=" in (override.input_line or "") else [key]
+            )
         elif override.is_discrete_sweep():
             lists[key] = [f"{key}={value}" for value in override.sweep_string_iterator()]
         else:
@@ -140,20 +144,25 @@ def _explain(error: Exception, overrides: Sequence[str]) -> UserError:
             return UserError(f"table is not a setting of a run; write accordion-bench sweep table={choice}")
         if key in groups() and "Config group override" in str(error) and choice not in groups()[key]:
             return unknown(key, choice, groups()[key])
-    missing = getattr(error, "missing_cfg_file", None)
-    if missing and getattr(error, "options", None):
+    missing, options = getattr(error, "missing_cfg_file", None), getattr(error, "options", None)
+    if missing and options:
         group, _, choice = missing.rpartition("/")
-        return unknown(group or "configuration", choice, list(error.options))
+        return unknown(group or "configuration", choice, list(options))
     text = str(error)
     if missing:
         return UserError(f"no configuration {missing!r} for these choices; add conf/{missing}.yaml or choose others")
     patterns = (
         (r"Could not override '([^']+)'", lambda key: _no_such_key(key, overrides)),
         (r"Could not delete from (?:config|defaults)[^']*'([^']+)'", lambda key: _no_such_key(key, overrides)),
-        (r"An item is already at '([^']+)'", lambda key: UserError(f"{key} exists already; write {key}=... without the +")),
+        (
+            r"An item is already at '([^']+)'",
+            lambda key: UserError(f"{key} exists already; write {key}=... without the +"),
+        ),
         (
             r"Ambiguous value for argument '([^']+)'",
-            lambda given: UserError(f"{given} names several values; add -m to sweep over them, or write {_listed(given)}"),
+            lambda given: UserError(
+                f"{given} names several values; add -m to sweep over them, or write {_listed(given)}"
+            ),
         ),
     )
     for pattern, answer in patterns:
@@ -169,7 +178,9 @@ def _explain(error: Exception, overrides: Sequence[str]) -> UserError:
         key = getattr(error, "full_key", None) or text
         return UserError(f"{key} is missing; give it a value: {key}=...")
     if found := re.search(r"Interpolation key '([^']+)' not found", text):
-        return UserError(f"${{{found[1]}}} refers to a setting that does not exist{closest(found[1], _keys(overrides))}; correct it")
+        return UserError(
+            f"${{{found[1]}}} refers to a setting that does not exist{closest(found[1], _keys(overrides))}; correct it"
+        )
     first = text.strip().splitlines()[0] if text.strip() else type(error).__name__
     return UserError(f"cannot compose {' '.join(overrides)!r}: {first.rstrip('.')}; see accordion-bench run --help")
 
@@ -196,7 +207,7 @@ def _no_such_key(key: str, overrides: Sequence[str]) -> UserError:
 def _keys(overrides: Sequence[str]) -> list[str]:
     """Every group and every setting of the run with these choices, dotted, in the order of the files."""
 
-    def walk(values: dict[str, Any], prefix: str) -> Iterator[str]:
+    def walk(values: Mapping[Any, Any], prefix: str) -> Iterator[str]:
         for key, value in values.items():
             yield f"{prefix}{key}"
             if isinstance(value, dict):

@@ -1,7 +1,7 @@
 """The typed configuration of a run. No torch.
 
-Hydra composes conf/ and the command line (compose.py), parsing.py checks the result and makes a RunConfig of it or raises
-UserError. Everything below that door trusts it.
+Hydra composes conf/ and the command line (compose.py), parsing.py checks the result and makes a RunConfig of it or
+raises UserError. Everything below that door trusts it.
 """
 
 from __future__ import annotations
@@ -171,8 +171,8 @@ class RunConfig:
     def title(self) -> str:
         """One line that says what is run."""
         levels = ", ".join(f"{level:g}" for level in self.compressor.levels)
-        compressor = f"{self.compressor.name} {{{levels}}}"
-        return f"{self.model.name} on {self.dataset.name} · {compressor} · {self.scheduler.name} · {self.workers} workers"
+        what = f"{self.model.name} on {self.dataset.name} · {self.compressor.name} {{{levels}}}"
+        return f"{what} · {self.scheduler.name} · {self.workers} workers"
 
 
 def differences(stored: Mapping[str, Any], given: Mapping[str, Any], prefix: str = "") -> list[str]:
@@ -188,7 +188,7 @@ def differences(stored: Mapping[str, Any], given: Mapping[str, Any], prefix: str
 
 
 def to_mapping(config: RunConfig) -> dict[str, Any]:
-    """The configuration as conf/ and the command line spell it: plain values, `settings` beside their section's keys."""
+    """The configuration as conf/ and the command line spell it: plain values, `settings` beside the section's keys."""
     values = {key: _plain(value) for key, value in asdict(config).items()}
     for section in ("dataset", "model", "compressor", "scheduler"):
         values[section] |= values[section].pop("settings")

@@ -47,7 +47,7 @@ def parse(values: Mapping[str, Any]) -> RunConfig:
 
 
 def from_mapping(values: Mapping[str, Any]) -> RunConfig:
-    """The reverse of config.to_mapping; checks everything except what lies outside the values (the results directory)."""
+    """The reverse of config.to_mapping; checks all that lies in the values (not the results directory)."""
     top = Section(values)
     dataset = _dataset(top.section("dataset"))
     compressor = _compressor(top.section("compressor"))
@@ -140,7 +140,9 @@ def _batch(section: Section) -> BatchConfig:
     falling = whole and multipliers == sorted(set(multipliers), reverse=True)
     if not multipliers or not falling or multipliers[-1] != 1:
         remedy = "[" + ", ".join(map(str, sorted({1, *multipliers}, reverse=True))) + "]" if whole else "[8, 1]"
-        raise UserError(f"batch.multipliers must be whole numbers that fall to 1, got {show(multipliers)}; write {remedy}")
+        raise UserError(
+            f"batch.multipliers must be whole numbers that fall to 1, got {show(multipliers)}; write {remedy}"
+        )
     section.done()
     return BatchConfig(per_worker=per_worker, multipliers=tuple(multipliers))
 

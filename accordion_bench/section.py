@@ -26,7 +26,9 @@ class Section:
         """A nested part."""
         values = self._take(key)
         if not isinstance(values, Mapping):
-            raise self._wrong(key, "a group of settings", values, f"choose one with {key}=NAME (accordion-bench run --help)")
+            raise self._wrong(
+                key, "a group of settings", values, f"choose one with {key}=NAME (accordion-bench run --help)"
+            )
         return Section(values, self._full(key))
 
     def integer(self, key: str, *, least: int, remedy: str) -> int:
@@ -95,7 +97,10 @@ class Section:
         """One of a few words."""
         value = self._take(key)
         if type(value) is not str or value not in allowed:
-            hint = closest(str(value), list(allowed)).removeprefix("; ") or f"write {self._full(key)}={next(iter(allowed))}"
+            hint = (
+                closest(str(value), list(allowed)).removeprefix("; ")
+                or f"write {self._full(key)}={next(iter(allowed))}"
+            )
             raise self._wrong(key, "one of " + ", ".join(allowed), value, hint)
         return value
 

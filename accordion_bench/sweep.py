@@ -11,7 +11,7 @@ from accordion_bench.errors import UserError
 from accordion_bench.lock import is_alive, read_owner
 from accordion_bench.parsing import from_mapping
 from accordion_bench.records import RunDirectory
-from accordion_bench.tablespec import Row, RowRuns, Table
+from accordion_bench.tablespec import RowRuns, Table
 
 
 @dataclass(frozen=True)
@@ -57,14 +57,18 @@ def table_jobs(table: Table, seeds: Sequence[int] = (), rows: str = "", extra: S
     kept = [row for row in table.rows if rows.lower() in f"{row.id} {' '.join(row.overrides)}".lower()]
     if not kept:
         names = ", ".join(row.id for row in table.rows)
-        raise UserError(f"rows must be part of a row's name or overrides in table {table.name}, got {rows!r}; there are: {names}")
+        raise UserError(
+            f"rows must be part of a row's name or overrides in table {table.name}, got {rows!r}; there are: {names}"
+        )
     table = replace(table, rows=tuple(kept))
     configs = _row_configs(table, extra)
-    for row, before, after in zip(kept, _row_configs(table, [], from_mapping) if extra else configs, configs, strict=True):
+    for row, before, after in zip(
+        kept, _row_configs(table, [], from_mapping) if extra else configs, configs, strict=True
+    ):
         if before.hash != after.hash:
             raise UserError(
-                f"{' '.join(extra)} changes the result of row {row.id!r}, which would no longer be table {table.name}'s; "
-                "leave it out, or sweep without table="
+                f"{' '.join(extra)} changes the result of row {row.id!r}, which would no longer be "
+                f"table {table.name}'s; leave it out, or sweep without table="
             )
     return [
         Job(f"{row.id}, seed {seed}", (*table.base, *row.overrides, *extra, f"seed={seed}"), replace(config, seed=seed))

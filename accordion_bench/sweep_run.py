@@ -83,8 +83,8 @@ class Sweep:
         if bad:
             names = "; ".join(f"{job.label} ({job.config.directory})" for job in bad)
             raise RunFailure(
-                f"{len(bad)} of {len(self.jobs)} runs failed or diverged: {names}. The same command tries failed ones again; "
-                "delete a diverged run's directory to repeat it"
+                f"{len(bad)} of {len(self.jobs)} runs failed or diverged: {names}. "
+                "The same command tries failed ones again; delete a diverged run's directory to repeat it"
             )
 
     def _wait(self) -> bool:

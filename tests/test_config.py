@@ -40,7 +40,11 @@ def test_the_defaults_are_the_papers_setting(default: RunConfig) -> None:
     assert (default.dataset.name, default.model.name) == ("cifar10", "resnet18")
     assert (default.workers, default.batch.per_worker, default.batch.multipliers) == (4, 128, (1,))
     assert default.epochs == 300
-    assert (default.optimizer.kind, default.optimizer.momentum, default.optimizer.weight_decay) == ("nesterov", 0.9, 1e-4)
+    assert (default.optimizer.kind, default.optimizer.momentum, default.optimizer.weight_decay) == (
+        "nesterov",
+        0.9,
+        1e-4,
+    )
     assert default.optimizer.clip_norm is None
     assert (default.compressor.name, default.compressor.levels, default.compressor.error_feedback) == (
         "powersgd",
@@ -86,7 +90,9 @@ def test_cifar100_is_rotated_by_the_authors_code_only() -> None:
 
 
 def test_a_setting_on_the_command_line_beats_the_protocol() -> None:
-    config = compose(["protocol=authors_code", "compressor=topk", "compressor.error_feedback=true", "shuffle=every_epoch"])
+    config = compose(
+        ["protocol=authors_code", "compressor=topk", "compressor.error_feedback=true", "shuffle=every_epoch"]
+    )
     assert (config.compressor.error_feedback, config.shuffle) == (True, "every_epoch")
 
 

@@ -101,7 +101,7 @@ def test_rows_are_chosen_by_name_or_override_in_any_case() -> None:
 
 def test_a_row_that_is_no_configuration_is_named() -> None:
     table = small_table(Row("Bad", "row", "other", ("compressor.levels=[0]",)))
-    with pytest.raises(UserError, match="table small, row 'Bad/row': compressor.levels must be ranks"):
+    with pytest.raises(UserError, match=r"table small, row 'Bad/row': compressor\.levels must be ranks"):
         resolve(table)
 
 

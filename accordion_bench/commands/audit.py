@@ -5,8 +5,8 @@ from __future__ import annotations
 from accordion_bench.commands.arguments import Parser
 
 DESCRIPTION = """\
-Recomputes the Data Sent and Time columns of Tables 1 to 6 from shapes, compressor, steps and epochs, and says which cells
-agree, which agree only under an assumption, and which do not. Trains nothing.
+Recomputes the Data Sent and Time columns of Tables 1 to 6 from shapes, compressor, steps and epochs, and says which
+cells agree, which agree only under an assumption, and which do not. Trains nothing.
 """
 EXAMPLES = """\
   accordion-bench audit

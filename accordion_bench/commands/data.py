@@ -15,9 +15,13 @@ def main(arguments: list[str]) -> int:
     """Run the command; the exit code."""
     parser = Parser("data", "Shows which data sets are here; downloads and checks those that are named.", EXAMPLES)
     parser.add_argument("names", nargs="*", metavar="DATASET", help="cifar10, cifar100, digits, wikitext2")
-    parser.add_argument("--root", default="data", metavar="DIR", help="where the data is (default: data), as dataset.root")
     parser.add_argument(
-        "--no-verify", action="store_true", help="accept files with other checksums, with a warning, as dataset.verify=false"
+        "--root", default="data", metavar="DIR", help="where the data is (default: data), as dataset.root"
+    )
+    parser.add_argument(
+        "--no-verify",
+        action="store_true",
+        help="accept files with other checksums, with a warning, as dataset.verify=false",
     )
     options = parser.parse_args(arguments)
 

@@ -8,8 +8,8 @@ from accordion_bench.commands.arguments import Parser
 
 DESCRIPTION = """\
 Says what a run will send in how many collectives, what it holds in memory, and how long its communication takes on the
-network, before it starts: exactly what the meter counts later where the scheduler's decisions do not depend on the data,
-else the two ends between which they lie. Takes the same settings as run.
+network, before it starts: exactly what the meter counts later where the scheduler's decisions do not depend on the
+data, else the two ends between which they lie. Takes the same settings as run.
 """
 EXAMPLES = """\
   accordion-bench plan

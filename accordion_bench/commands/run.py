@@ -84,7 +84,9 @@ def main(arguments: list[str]) -> int:
     failed = [str(config.directory) for config in configs if not RunDirectory(config.directory).finished]
     if failed or failures:
         names = f": {', '.join(failed)}" if failed else ""
-        raise RunFailure(f"{max(len(failed), len(failures))} runs did not finish{names}; the same command tries them again")
+        raise RunFailure(
+            f"{max(len(failed), len(failures))} runs did not finish{names}; the same command tries them again"
+        )
     return 0
 
 
@@ -109,7 +111,9 @@ def _defaults() -> dict[str, tuple[str]]:
 def _first_comment(group: str, choice: str) -> str:
     """The first line of a file that explains it."""
     text = (conf_directory() / group / f"{choice}.yaml").read_text(encoding="utf-8")
-    comments = (line.removeprefix("# ") for line in text.splitlines() if line.startswith("# ") and "@package" not in line)
+    comments = (
+        line.removeprefix("# ") for line in text.splitlines() if line.startswith("# ") and "@package" not in line
+    )
     return next(comments, "")
 
 

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 OPTIONS = ("table", "seeds", "rows", "jobs")
 DESCRIPTION = """\
-Trains what is missing, in order, and skips what is finished; an interrupted run continues where it was. A run that fails
-is reported and the next one started. Off a terminal it prints one line a run.
+Trains what is missing, in order, and skips what is finished; an interrupted run continues where it was. A run that
+fails is reported and the next one started. Off a terminal it prints one line a run.
 
   table=NAME          the runs of a table in conf/table, or of your own .yaml file, with
     seeds=1,2,3         instead of the table's seeds
@@ -50,12 +50,16 @@ def sweep(chosen: dict[str, str], settings: list[str], dry_run: bool) -> int:
 
     at_once = _number(chosen.get("jobs", "1"), "jobs", 1)
     if "table" in chosen:
-        seeds = [_number(seed, "seeds", 0) for seed in chosen["seeds"].strip("[]").split(",")] if "seeds" in chosen else []
+        seeds = (
+            [_number(seed, "seeds", 0) for seed in chosen["seeds"].strip("[]").split(",")] if "seeds" in chosen else []
+        )
         jobs = table_jobs(load_table(chosen["table"]), seeds, chosen.get("rows", ""), settings)
     else:
         for name in ("seeds", "rows"):
             if name in chosen:
-                raise UserError(f"{name} needs a table, got {name}={chosen[name]} without one; add table=NAME, or write seed=1,2,3")
+                raise UserError(
+                    f"{name} needs a table, got {name}={chosen[name]} without one; add table=NAME, or write seed=1,2,3"
+                )
         if not settings:
             raise UserError("sweep needs a table or settings; write e.g. accordion-bench sweep table=demo (see --help)")
         jobs = grid_jobs(settings)
@@ -81,5 +85,7 @@ def _list(jobs: list[Job]) -> int:
 
 def _number(text: str, name: str, least: int) -> int:
     if not text.strip().isdecimal() or int(text) < least:
-        raise UserError(f"{name} must be whole numbers >= {least}, got {text!r}; write e.g. {name}={'1,2,3' if least == 0 else 2}")
+        raise UserError(
+            f"{name} must be whole numbers >= {least}, got {text!r}; write e.g. {name}={'1,2,3' if least == 0 else 2}"
+        )
     return int(text)

@@ -7,8 +7,8 @@ from pathlib import Path
 from accordion_bench.commands.arguments import Parser, add_report_options, chosen_tables
 
 DESCRIPTION = """\
-Prints tables of finished runs, mean and 95 % interval over seeds, ratios to the low-compression row, and the paper's value
-beside ours; writes them as Markdown, CSV, LaTeX and HTML. What is missing is a dash and named below the table.
+Prints tables of finished runs, mean and 95 % interval over seeds, ratios to the low-compression row, and the paper's
+value beside ours; writes them as Markdown, CSV, LaTeX and HTML. What is missing is a dash and named below the table.
 """
 EXAMPLES = """\
   accordion-bench tables
@@ -21,8 +21,18 @@ def main(arguments: list[str]) -> int:
     """Run the command; the exit code."""
     parser = Parser("tables", DESCRIPTION, EXAMPLES)
     add_report_options(parser)
-    parser.add_argument("--metric", default="final", metavar="WHICH", help="final (last epoch, the default), best, or last10 (mean of the last ten)")
-    parser.add_argument("--ci", default="student", metavar="KIND", help="student (default) or normal (the published code's 1.96 s / sqrt(n))")
+    parser.add_argument(
+        "--metric",
+        default="final",
+        metavar="WHICH",
+        help="final (last epoch, the default), best, or last10 (mean of the last ten)",
+    )
+    parser.add_argument(
+        "--ci",
+        default="student",
+        metavar="KIND",
+        help="student (default) or normal (the published code's 1.96 s / sqrt(n))",
+    )
     parser.add_argument("--network", default="paper", metavar="NAME", help="for the modelled time (default: paper)")
     options = parser.parse_args(arguments)
 
