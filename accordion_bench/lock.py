@@ -1,11 +1,15 @@
 """One job per run directory, on one machine or several that share a file system. No torch.
 
-The lock is a file made with O_EXCL that names its owner; the owner touches it every half minute. It is stale when its
-owner was a process of this machine that is gone, or of another one that has not touched it for long.
+The lock is a file that names its owner, who holds an flock on it and touches it every half minute. The flock makes sure
+that of all jobs that look at the file only one may write to it. The text counts where an flock says nothing: on another
+machine, if the file system keeps flocks to each machine or has none. By it a lock is stale when its owner was a process
+of this machine that is gone, or of another one that has not touched it for long.
 """
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
 import socket
@@ -18,6 +22,10 @@ from accordion_bench.errors import InProgress, UserError
 
 HEARTBEAT_SECONDS = 30.0
 STALE_SECONDS = 600.0  # for an owner on another machine
+BIRTH_SECONDS = 2.0  # from making a lock to having written the owner into it, at most
+SETTLE_SECONDS = 1.0  # after taking a lock over that an flock may not have guarded
+PAUSE_SECONDS = 0.05
+NO_FLOCK = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL}
 
 
 class Lock:
@@ -32,10 +40,11 @@ class Lock:
         self.directory = directory
         self.path = directory / "lock"
         self._stop = threading.Event()
+        self._handle = -1
+        self._owner: dict[str, object] = {}
 
     def __enter__(self) -> Lock:
         try:
-            self.directory.mkdir(parents=True, exist_ok=True)
             self._acquire()
         except OSError as error:
             raise UserError(
@@ -46,7 +55,9 @@ class Lock:
 
     def __exit__(self, kind: type | None, value: BaseException | None, trace: TracebackType | None) -> None:
         self._stop.set()
-        self.path.unlink(missing_ok=True)
+        if read_owner(self.path) == self._owner:  # else another machine has taken it over
+            self.path.unlink(missing_ok=True)
+        os.close(self._handle)
         for directory in (self.directory, self.directory.parent):
             try:
                 directory.rmdir()  # only succeeds where nothing was left: no half-made run
@@ -54,44 +65,60 @@ class Lock:
                 break
 
     def _acquire(self) -> None:
-        owner = json.dumps({"host": socket.gethostname(), "pid": os.getpid(), "time": time.time(), "start": _status(os.getpid())[1]})
-        for _ in range(5):
+        until = time.monotonic() + 2 * BIRTH_SECONDS
+        while time.monotonic() < until:
             try:
-                handle = os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
-            except FileExistsError:
-                self._remove_if_stale()
+                handle, made = self._open()
+            except FileNotFoundError:  # an owner has left, and the empty directory with it
                 continue
             try:
-                with os.fdopen(handle, "w") as file:
-                    file.write(owner)
-                    file.flush()
-                    os.fsync(file.fileno())
-            except OSError:  # a full disk: an empty lock would keep others away for a while
-                self.path.unlink(missing_ok=True)
-                raise
-            return
+                if self._claim(handle, made):
+                    self._handle, handle = handle, -1
+                    return
+            finally:
+                if handle >= 0:
+                    os.close(handle)
+            time.sleep(PAUSE_SECONDS)
         raise InProgress(f"{self.directory} is fought over by several jobs; try again")
 
-    def _remove_if_stale(self) -> None:
-        """Take a dead owner's lock away, or raise UserError."""
-        owner = read_owner(self.path)
-        if owner is None:
-            return
-        if is_alive(self.path, owner):
+    def _open(self) -> tuple[int, bool]:
+        """The lock file, and whether we have made it."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        try:
+            return os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o644), True
+        except FileExistsError:
+            return os.open(self.path, os.O_RDWR), False
+
+    def _claim(self, handle: int, made: bool) -> bool:
+        """Whether the lock is ours now; False if it is about to change hands, InProgress if it is another job's."""
+        held = _flock(handle, BIRTH_SECONDS if made else 0.0)  # others look at a new lock only for a moment
+        owner = {} if made else read_owner(self.path)
+        if owner is None or not _same_file(handle, self.path):  # its owner has left in between
+            return False
+        if not made and is_alive(self.path, owner):
+            if not owner:  # being written
+                return False
             raise InProgress(
                 f"this run is in progress on {owner.get('host')} (process {owner.get('pid')}, lock {self.path}); "
                 "wait for it, choose another seed, or stop it first"
             )
-        # Rename first: of two jobs that both see a stale lock only one succeeds in taking this very file away.
-        grave = self.path.with_name(f"lock.stale-{socket.gethostname()}-{os.getpid()}")
+        if held is False:
+            return False
+        self._write(handle)
+        if not made and (held is None or owner.get("host") != socket.gethostname()):
+            time.sleep(SETTLE_SECONDS)  # a job of another machine may be writing too: the last one has it
+        return read_owner(self.path) == self._owner
+
+    def _write(self, handle: int) -> None:
+        pid = os.getpid()
+        self._owner = {"host": socket.gethostname(), "pid": pid, "time": time.time(), "start": _status(pid)[1]}
         try:
-            os.rename(self.path, grave)
-            if read_owner(grave) != owner:  # someone else renewed it in between: give it back
-                os.link(grave, self.path)
-        except (FileNotFoundError, FileExistsError):
-            pass
-        finally:
-            grave.unlink(missing_ok=True)
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, json.dumps(self._owner).encode(), 0)
+            os.fsync(handle)
+        except OSError:  # a full disk: an empty lock would keep others away for a while
+            self.path.unlink(missing_ok=True)
+            raise
 
     def _beat(self) -> None:
         while not self._stop.wait(HEARTBEAT_SECONDS):
@@ -103,12 +130,56 @@ class Lock:
                 continue
 
 
-def read_owner(path: Path) -> dict[str, object] | None:
-    """Who holds the lock; None where there is none; an empty mapping for one just being written."""
+def _place(path: Path) -> str:
+    """Make a file that names this process, whole from its first moment; its text. FileExistsError if there is one."""
+    owner = {
+        "host": socket.gethostname(),
+        "space": _space(),
+        "pid": os.getpid(),
+        "start": _status(os.getpid())[1],
+        "time": time.time(),
+    }
+    text = json.dumps(owner)
+    temporary = path.with_name(f"lock.new-{socket.gethostname()}-{os.getpid()}-{threading.get_ident()}")
     try:
-        text = path.read_text()
+        with open(temporary, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            if os.stat(temporary).st_nlink != 2:  # NFS may say so of a link that it has just made
+                raise
+        except OSError as error:
+            if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS):
+                raise
+            _place_exclusively(path, text)  # a file system without hard links
+    finally:
+        temporary.unlink(missing_ok=True)
+    return text
+
+
+def _place_exclusively(path: Path, text: str) -> None:
+    handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
+    try:
+        with os.fdopen(handle, "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:  # a full disk: an empty lock would keep others away for a while
+        path.unlink(missing_ok=True)
+        raise
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
         return None
+
+
+def _parse(text: str) -> dict[str, object]:
     try:
         owner = json.loads(text)
     except ValueError:
@@ -116,15 +187,28 @@ def read_owner(path: Path) -> dict[str, object] | None:
     return owner if isinstance(owner, dict) else {}
 
 
-def is_alive(path: Path, owner: dict[str, object]) -> bool:
-    """Whether the owner of the lock is still at work."""
+def read_owner(path: Path) -> dict[str, object] | None:
+    """Who holds the lock; None where there is none; an empty mapping for one just being written."""
+    text = _read(path)
+    return None if text is None else _parse(text)
+
+
+def is_alive(path: Path, owner: dict[str, object], now: float | None = None) -> bool:
+    """Whether the owner of the lock is still at work.
+
+    Args:
+        path: the lock.
+        owner: what it says.
+        now: seconds since the Unix epoch on the clock that dates the file; this machine's by default.
+    """
     try:
-        age = time.time() - path.stat().st_mtime
+        age = (time.time() if now is None else now) - path.stat().st_mtime
     except FileNotFoundError:
         return False
     pid = owner.get("pid")
-    if owner.get("host") != socket.gethostname() or not isinstance(pid, int):
-        return age < (STALE_SECONDS if owner else HEARTBEAT_SECONDS)
+    here = owner.get("host") == socket.gethostname() and owner.get("space", _space()) == _space()
+    if not here or not isinstance(pid, int):
+        return age < (STALE_SECONDS if owner else BIRTH_SECONDS)
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -138,9 +222,42 @@ def is_alive(path: Path, owner: dict[str, object]) -> bool:
 
 
 def _status(pid: int) -> tuple[str | None, str | None]:
-    """A process's state (a letter) and when it began, in the kernel's ticks since boot; None where /proc does not say."""
+    """A process's state (a letter) and when it began (the kernel's ticks since boot); None where /proc does not say."""
     try:
         words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return words[0], words[19]
     except (OSError, IndexError):
         return None, None
+
+
+def _space() -> str | None:
+    """Where process numbers mean what they mean here: this boot and this container; None if unknown."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return None
+
+
+def _flock(handle: int, patience_s: float) -> bool | None:
+    """Whether we hold the flock; None where the file system has none."""
+    until = time.monotonic() + patience_s
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                return False
+            time.sleep(PAUSE_SECONDS / 5)
+        except OSError as error:
+            if error.errno in NO_FLOCK:
+                return None
+            raise
+
+
+def _same_file(handle: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(handle), path.stat())
+    except FileNotFoundError:
+        return False
