@@ -42,7 +42,8 @@ class EpochRecord:
         norms_L: Euclidean norm per layer of the gradient summed over this epoch.
         norm: the same over the whole model.
         critical: whether the scheduler regarded this epoch as critical.
-        extra: anything a compressor or scheduler wants on record (rates it chose, eigenvalues).
+        extra: anything a compressor or scheduler wants on record (rates it chose, eigenvalues); under "skipped" the
+            [step, layer] of updates left out.
         time: seconds since the Unix epoch when the line was written.
     """
 

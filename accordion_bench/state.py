@@ -44,6 +44,7 @@ def shared_state(trainer: Trainer) -> dict[str, Any]:
             "multiple": epoch.multiple,
             "step": epoch.step,
             "skipped": epoch.skipped,
+            "bad": epoch.bad,
             "seconds": dict(epoch.seconds),
             "traffic": trainer.communicator.traffic.as_dict(),
             "gradient_sum": named_views(trainer.layout, trainer.statistic.sum_N),
@@ -106,6 +107,7 @@ def _restore_epoch(trainer: Trainer, saved: dict[str, Any], workers_H: list[dict
         carries_H=[as_tuples(on_device(worker["carry"], device)) for worker in workers_H],
         step=saved["step"],
         skipped=saved["skipped"],
+        bad=saved["bad"],
     )
     _add_seconds(trainer.current.seconds, saved["seconds"])
     trainer.communicator.traffic = Traffic.from_dict(saved["traffic"])

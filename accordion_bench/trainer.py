@@ -30,6 +30,9 @@ from accordion_bench.tasks.base import Batch, Carry, Task, WorkerBuffers
 from accordion_bench.traffic import Traffic
 
 
+MOST_NAMED = 100  # updates left out that an epoch's record names
+
+
 @dataclass
 class Epoch:
     """An epoch on its way; with the trainer's other state it can be continued after any update."""
@@ -40,6 +43,7 @@ class Epoch:
     carries_H: list[Carry]
     step: int = 0  # updates tried
     skipped: int = 0
+    bad: list[list[Any]] = field(default_factory=list)  # [step, layer] of updates left out, the first MOST_NAMED
     seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
 
 
@@ -102,7 +106,7 @@ class Trainer:
             metrics = self.evaluate()
         measured = self.probes.measure(self, epoch.number)
         used, statistics = self.decision, self._statistics(epoch, loss, measured)
-        extra = self.aggregator.compressor.report() | measured
+        extra = self.aggregator.compressor.report() | measured | ({"skipped": epoch.bad} if epoch.bad else {})
         traffic, self.communicator.traffic = self.communicator.traffic, Traffic()
         self.traffic = self.traffic + traffic
         self.scheduler_state, self.decision = self.scheduler.decide(self.scheduler_state, self.problem, statistics)
@@ -199,9 +203,11 @@ class Trainer:
         self.statistic.add_local(self.grads_HN)
         update_N, finite = self.aggregator.reduce(self.grads_HN, self.communicator)
         if not finite:
+            layer = self._bad_layer(update_N)
             if not self.skip_nonfinite:
-                raise Diverged(epoch.number, epoch.step, self._bad_layer(update_N))
+                raise Diverged(epoch.number, epoch.step, layer)
             epoch.skipped += 1
+            epoch.bad += [[epoch.step, layer]] if epoch.skipped <= MOST_NAMED else []
             return False
         self.statistic.add_update(update_N)
         with self.communicator.clock.section("compute"):
