@@ -13,10 +13,19 @@ conf/table/<name>.yaml:
         role: low                   # low (the group's baseline) | high | accordion | other
         overrides: [model=resnet18, compressor=powersgd, scheduler=static, "compressor.levels=[2]"]
         published: {table: 1, dataset: CIFAR-10, network: ResNet-18, level: rank2}   # optional
+
+A figure of the paper is such a file too, with any of these keys:
+
+    figure: 6                       # its number, or 4a
+    draw: [curves, levels]          # what `accordion-bench figures` makes of it, these two by default; see DRAWINGS
+    shade: low in critical regimes  # the label of the row whose critical epochs are shaded in the curves
+    rows_of: 1                      # instead of seeds, scale and rows: those of another table, or of several, each
+                                    # with what is added to its groups' names: {1: CIFAR-10, 2: CIFAR-100}
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
@@ -25,11 +34,14 @@ from typing import TYPE_CHECKING, Any
 
 from accordion_bench.errors import UserError
 from accordion_bench.settings import closest
+from accordion_bench.tablefields import choices, keys_of, overrides, seeds, shown, text
 
 if TYPE_CHECKING:
     from importlib.abc import Traversable
 
-TABLE_KEYS = ("title", "number", "scale", "seeds", "base", "rows")
+FIGURE_KEYS = ("figure", "draw", "shade", "rows_of")
+TABLE_KEYS = ("title", "number", "scale", "seeds", "base", "rows", *FIGURE_KEYS)
+DRAWINGS = ("curves", "levels", "regimes", "overlap")
 ROW_KEYS = ("group", "label", "role", "overrides", "published")
 PUBLISHED_KEYS = ("table", "dataset", "network", "level")
 ROLES = ("low", "high", "accordion", "other")
@@ -61,7 +73,18 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """A whole table; `name` is the file's stem, `given` the path by which a user named their own file, or empty."""
+    """A whole table.
+
+    Attributes:
+        name: the file's stem.
+        base: overrides of every row.
+        number: the paper's table, or None.
+        given: the path by which a user named their own file, or empty.
+        figure: the paper's figure ("6", "4a"), or empty.
+        draw: what is drawn of it, any of DRAWINGS.
+        shade: label of the row whose critical epochs are shaded in the curves, or empty.
+        rows_of: the tables from which it has its rows; empty where they are its own.
+    """
 
     name: str
     title: str
@@ -71,6 +94,10 @@ class Table:
     rows: tuple[Row, ...]
     number: int | None = None
     given: str = ""
+    figure: str = ""
+    draw: tuple[str, ...] = ("curves", "levels")
+    shade: str = ""
+    rows_of: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -84,7 +111,12 @@ class RowRuns:
 def table_names() -> list[str]:
     """Names of the tables in conf/table, numbered ones first."""
     names = [file.name.removesuffix(".yaml") for file in _folder().iterdir() if file.name.endswith(".yaml")]
-    return sorted(names, key=lambda name: (not name.isdigit(), int(name) if name.isdigit() else 0, name))
+    return sorted(names, key=lambda name: (not name.isdigit(), *_natural(name)))
+
+
+def _natural(name: str) -> list[str | int]:
+    """For sorting: fig2 comes before fig10."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
 
 
 def load_table(name_or_path: str | Path) -> Table:
@@ -129,24 +161,65 @@ def parse_text(name: str, text: str) -> Table:
 def parse_table(name: str, mapping: object) -> Table:
     """The table that a mapping (YAML or a user's program) describes; UserError names the first thing that is wrong."""
     where = f"table {name}"
-    keys = _keys(mapping, TABLE_KEYS, ("title", "scale", "seeds", "rows"), where)
+    if isinstance(mapping, Mapping) and "rows_of" in mapping:
+        return _table_of_others(name, mapping, where)
+    keys = keys_of(mapping, TABLE_KEYS, ("title", "scale", "seeds", "rows"), where)
     number = keys.get("number")
     if number is not None and (not isinstance(number, int) or isinstance(number, bool)):
         raise UserError(f"{where}: number must be a whole number or null, got {number!r}")
     rows = keys["rows"]
     if not isinstance(rows, list) or not rows:
-        raise UserError(f"{where}: rows must be a list of one row or more, got {_shown(rows)}")
+        raise UserError(f"{where}: rows must be a list of one row or more, got {shown(rows)}")
     table = Table(
         name=name,
-        title=_text(keys["title"], f"{where}: title"),
-        scale=_text(keys["scale"], f"{where}: scale"),
-        seeds=_seeds(keys["seeds"], where),
-        base=_overrides(keys.get("base", []), f"{where}: base"),
+        title=text(keys["title"], f"{where}: title"),
+        scale=text(keys["scale"], f"{where}: scale"),
+        seeds=seeds(keys["seeds"], where),
+        base=overrides(keys.get("base", []), f"{where}: base"),
         rows=tuple(_row(row, f"{where} row {index + 1}") for index, row in enumerate(rows)),
         number=number,
+        **_figure(keys, where),
     )
     _check_rows(table, where)
     return table
+
+
+def _figure(keys: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The keys that a figure adds, as fields of Table."""
+    figure = keys.get("figure", "")
+    if not isinstance(figure, (int, str)) or isinstance(figure, bool):
+        raise UserError(f"{where}: figure must be the paper's number of it, got {shown(figure)}; write 6 or 4a")
+    return {
+        "figure": str(figure),
+        "draw": choices(keys.get("draw", list(Table.draw)), DRAWINGS, f"{where}: draw"),
+        "shade": text(keys["shade"], f"{where}: shade") if "shade" in keys else "",
+    }
+
+
+def _table_of_others(name: str, mapping: Mapping[str, Any], where: str) -> Table:
+    """A table without rows of its own: those of one other table or of several."""
+    keys = keys_of(mapping, ("title", *FIGURE_KEYS), ("title", "rows_of"), where)
+    sources = _sources(keys["rows_of"], name, f"{where}: rows_of")
+    tables = [load_table(source) for source in sources]
+    if any((table.seeds, table.scale) != (tables[0].seeds, tables[0].scale) for table in tables):
+        raise UserError(f"{where}: rows_of must name tables of the same seeds and scale, got {', '.join(sources)}")
+    rows = [
+        replace(row, group=", ".join(filter(None, (row.group, added))), overrides=(*table.base, *row.overrides))
+        for table, added in zip(tables, sources.values(), strict=True)
+        for row in table.rows
+    ]
+    made = Table(
+        name=name,
+        title=text(keys["title"], f"{where}: title"),
+        scale=tables[0].scale,
+        seeds=tables[0].seeds,
+        base=(),
+        rows=tuple(rows),
+        rows_of=tuple(sources),
+        **_figure(keys, where),
+    )
+    _check_rows(made, where)
+    return made
 
 
 def _folder() -> Traversable:
@@ -157,28 +230,40 @@ def _folder() -> Traversable:
         return Path(__file__).resolve().parent.parent / "conf" / "table"
 
 
+def _sources(given: object, name: str, where: str) -> dict[str, str]:
+    """Names of tables -> what is added to the names of their groups."""
+    pairs = given if isinstance(given, Mapping) else {given: ""} if isinstance(given, (str, int)) else {}
+    sources = {str(key): text(added, f"{where}: {key}") if added else "" for key, added in pairs.items()}
+    if not sources or name in sources:
+        raise UserError(f"{where} must name another table, or several, got {shown(given)}; write e.g. 1")
+    return sources
+
+
 def _row(row: object, where: str) -> Row:
-    keys = _keys(row, ROW_KEYS, ("group", "label", "role", "overrides"), where)
-    role = _text(keys["role"], f"{where}: role")
+    keys = keys_of(row, ROW_KEYS, ("group", "label", "role", "overrides"), where)
+    role = text(keys["role"], f"{where}: role")
     if role not in ROLES:
         raise UserError(f"{where}: role must be one of {', '.join(ROLES)}, got {role!r}{closest(role, ROLES)}")
     published = keys.get("published") or {}
     if published:
-        _keys(published, PUBLISHED_KEYS, PUBLISHED_KEYS, f"{where}: published")
+        keys_of(published, PUBLISHED_KEYS, PUBLISHED_KEYS, f"{where}: published")
     for key, value in published.items():
         if not isinstance(value, (str, int)) or isinstance(value, bool):
             raise UserError(f"{where}: published.{key} must be text or a whole number, got {value!r}")
     return Row(
-        group=_text(keys["group"], f"{where}: group"),
-        label=_text(keys["label"], f"{where}: label"),
+        group=text(keys["group"], f"{where}: group"),
+        label=text(keys["label"], f"{where}: label"),
         role=role,
-        overrides=_overrides(keys["overrides"], f"{where}: overrides"),
+        overrides=overrides(keys["overrides"], f"{where}: overrides"),
         published=dict(published),
     )
 
 
 def _check_rows(table: Table, where: str) -> None:
-    """No row twice, no two baselines in a group."""
+    """No row twice, no two baselines in a group, and a row to shade where one is named."""
+    labels = [row.label for row in table.rows]
+    if table.shade and table.shade not in labels:
+        raise UserError(f"{where}: shade must be a row's label, got {table.shade!r}{closest(table.shade, labels)}")
     seen: dict[object, str] = {}
     for row in table.rows:
         same_runs = (row.group, tuple(sorted(row.overrides)))
@@ -192,57 +277,3 @@ def _check_rows(table: Table, where: str) -> None:
                 f"{where} group {row.group!r} has two rows with role low ({seen[baseline]!r}, {row.id!r}); keep one"
             )
         seen |= dict.fromkeys((row.id, same_runs) + ((baseline,) if baseline else ()), row.id)
-
-
-def _keys(mapping: object, allowed: tuple[str, ...], required: tuple[str, ...], where: str) -> Mapping[str, Any]:
-    if not isinstance(mapping, Mapping):
-        raise UserError(f"{where} must be a mapping with the keys {', '.join(allowed)}, got {_shown(mapping)}")
-    for key in mapping:
-        if key not in allowed:
-            raise UserError(
-                f"{where} has an unknown key {key!r}{closest(str(key), allowed) or ';'} there are: {', '.join(allowed)}"
-            )
-    for key in required:
-        if key not in mapping:
-            raise UserError(f"{where} lacks the key {key!r}; it must have {', '.join(required)}")
-    return mapping
-
-
-def _text(value: object, where: str) -> str:
-    if not isinstance(value, str) or len(value.strip().splitlines()) != 1:
-        raise UserError(f"{where} must be one line of text, got {_shown(value)}; put it in quotation marks")
-    return value.strip()
-
-
-def _seeds(value: object, where: str) -> tuple[int, ...]:
-    if not isinstance(value, list) or not value:
-        raise UserError(
-            f"{where}: seeds must be a list of one whole number or more, got {_shown(value)}; write [1, 2, 3]"
-        )
-    for seed in value:
-        if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
-            raise UserError(f"{where}: seeds must be whole numbers >= 0, got {seed!r}; write [1, 2, 3]")
-    if len(set(value)) != len(value):
-        raise UserError(f"{where}: seeds must differ from one another, got {_shown(value)}")
-    return tuple(value)
-
-
-def _overrides(value: object, where: str) -> tuple[str, ...]:
-    if not isinstance(value, list):
-        raise UserError(
-            f"{where} must be a list of overrides, got {_shown(value)}; write [model=resnet18, 'compressor.levels=[2]']"
-        )
-    for override in value:
-        if not isinstance(override, str) or not ("=" in override or override.startswith("~")):
-            raise UserError(
-                f"{where} must hold overrides like key=value, got {_shown(override)}; put it in quotation marks"
-            )
-        if override.lstrip("+").partition("=")[0] == "seed":
-            raise UserError(f"{where} must not set the seed, got {override!r}; the table's seeds do that")
-    return tuple(value)
-
-
-def _shown(value: object) -> str:
-    """A value for a message, on one line and not long."""
-    text = " ".join(repr(value).split())
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from accordion_bench.errors import UserError
@@ -41,20 +43,42 @@ def add_report_options(parser: Parser) -> None:
 
 
 def chosen_tables(names: list[str], results: str) -> list[tuple[Table, list[RowRuns]]]:
-    """The named tables with their run directories; without names, all that have at least one run.
+    """The named tables with their run directories; without names, all with rows of their own and at least one run.
 
     Raises:
         UserError: if a name is unknown, or there is no run at all.
     """
-    from accordion_bench.report.runs import any_run
     from accordion_bench.sweep import resolve
     from accordion_bench.tablespec import load_table, table_names
 
-    tables = [load_table(name) for name in dict.fromkeys(names or table_names())]
-    resolved = [(table, resolve(table, results)) for table in tables]
-    if not names:
-        resolved = [(table, rows) for table, rows in resolved if any_run(rows)]
-    if not resolved:
+    if names:
+        return [(table, resolve(table, results)) for table in map(load_table, dict.fromkeys(names))]
+    tables = list(map(load_table, table_names()))
+    return tables_with_runs([table for table in tables if not table.rows_of], results)
+
+
+def tables_with_runs(tables: list[Table], results: str) -> list[tuple[Table, list[RowRuns]]]:
+    """Those of the tables that have a run in `results`; UserError if none has."""
+    from accordion_bench.report.runs import any_run
+    from accordion_bench.sweep import resolve
+
+    slugs = [path.name for path in (Path(results) / "runs").glob("*")]
+    possible = [(table, resolve(table, results)) for table in tables if _may_have_runs(table, slugs)]
+    found = [(table, rows) for table, rows in possible if any_run(rows)]
+    if not found:
         known = ", ".join(table.name for table in tables)
-        raise UserError(f"no table has a run in {results!r}; run one: accordion-bench sweep table=NAME, with NAME one of {known}")
-    return resolved
+        raise UserError(
+            f"no table has a run in {results!r}; run one: accordion-bench sweep table=NAME, with NAME one of {known}"
+        )
+    return found
+
+
+def _may_have_runs(table: Table, slugs: list[str]) -> bool:
+    """False where no run of a row's data set and network is there; to find out more takes a tenth of a second a row."""
+    for row in table.rows:
+        choices = dict(item.split("=", 1) for item in (*table.base, *row.overrides) if "=" in item)
+        given = [choices.get(group, "custom") for group in ("dataset", "model")]
+        pattern = "-".join("[^-]+" if choice == "custom" else re.escape(choice) for choice in given)
+        if any(re.match(f"{pattern}-", slug) for slug in slugs):
+            return True
+    return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from accordion_bench.report.aggregate import published_of
 from accordion_bench.report.estimates import estimate
 from accordion_bench.report.numbers import unit_for
 from accordion_bench.report.runs import FinishedRun, RowRecords
+from accordion_bench.report.shading import legend_entry, shade
 from accordion_bench.traffic import Traffic
 
 if TYPE_CHECKING:
@@ -19,21 +21,29 @@ if TYPE_CHECKING:
 LOG_FROM = 10.0  # the axis of floats is logarithmic when totals differ by more than this factor
 EDGE = 0.05  # share of points at the bad end (the first epochs) that the axis of the metric may leave out
 LONG, WINDOW = 100, 5  # runs of so many epochs are drawn as running means of so many, or lines hide one another
+MOST = {"accuracy": 100.0}  # no interval reaches beyond what a metric can be
 DASHES = (0, (4, 2))
 
 
 @dataclass(frozen=True)
 class Curve:
-    """A line: x, y and the half-width of its interval (None for a single seed)."""
+    """A line: x, y, and the lower and upper ends of its interval (None for a single seed)."""
 
     epochs: list[float]
     floats: list[float]
     values: list[float]
-    widths: list[float] | None
+    band: tuple[list[float], list[float]] | None
 
 
-def draw_group(pair: Sequence[Axes], group: Sequence[RowRecords], overlay: bool) -> None:
-    """Both panels of one group, with one legend at their right."""
+def draw_group(pair: Sequence[Axes], group: Sequence[RowRecords], overlay: bool, shaded: str = "") -> None:
+    """Both panels of one group, with one legend at their right.
+
+    Args:
+        pair: the panels, against epochs and against floats sent.
+        group: rows, of which at least one has a finished run.
+        overlay: draw the published curves too.
+        shaded: label of the row whose critical epochs (of its first run) are shaded, or empty.
+    """
     from matplotlib.ticker import FuncFormatter
 
     left, right = pair
@@ -54,7 +64,7 @@ def draw_group(pair: Sequence[Axes], group: Sequence[RowRecords], overlay: bool)
             handles.append(
                 _draw(right, [value / unit for value in curve.floats], curve, look, order, row.label + count)
             )
-            banded |= curve.widths is not None
+            banded |= curve.band is not None
             points += curve.values
             totals.append(curve.floats[-1])
         result = published_of(row) if overlay else None
@@ -66,12 +76,16 @@ def draw_group(pair: Sequence[Axes], group: Sequence[RowRecords], overlay: bool)
                 line.set_label(f"{row.label} (published only)")
                 handles.append(line)
     _finish(left, right, metric, some.summary.higher_is_better, points, window)
+    regimes = [record.runs[0] for record in group if record.row_runs.row.label == shaded and record.runs]
+    for run in regimes:
+        shade(left, [epoch.critical for epoch in run.epochs])
     left.set_title(group[0].row_runs.row.group)
     right.set_xlabel(f"floats sent per worker ({prefix})" if prefix else "floats sent per worker")
     if max(totals) > LOG_FROM * min(totals) > 0:
         right.set_xscale("log")
         right.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    right.legend(handles=handles + _legend_extras(banded, dashed), loc="center left", bbox_to_anchor=(1.02, 0.5))
+    extras = _legend_extras(banded, dashed) + [legend_entry("critical regimes")] * bool(regimes)
+    right.legend(handles=handles + extras, loc="center left", bbox_to_anchor=(1.02, 0.5))
 
 
 def _curve(runs: Sequence[FinishedRun], window: int) -> Curve:
@@ -82,11 +96,18 @@ def _curve(runs: Sequence[FinishedRun], window: int) -> Curve:
     values_SE = [running_mean([epoch.metrics[name] for epoch in run.epochs[:length]], window) for run in runs]
     estimates = [estimate(values) for values in zip(*values_SE, strict=True)]
     there = [value for value in estimates if value is not None]
+    widths = [value.half_width or 0.0 for value in there]
+    most = MOST.get(name, math.inf)
     return Curve(
         epochs=[epoch + 1.0 for epoch in range(length)],
         floats=[sum(sent) / len(runs) for sent in zip(*sent_SE, strict=True)],
         values=[value.mean for value in there],
-        widths=[value.half_width or 0.0 for value in there] if len(runs) > 1 else None,
+        band=(
+            [max(value.mean - width, 0.0) for value, width in zip(there, widths, strict=True)],
+            [min(value.mean + width, most) for value, width in zip(there, widths, strict=True)],
+        )
+        if len(runs) > 1
+        else None,
     )
 
 
@@ -110,10 +131,8 @@ def _draw(axes: Axes, x: list[float], curve: Curve, look: tuple[str, str], order
     (line,) = axes.plot(
         x, curve.values, color=colour, marker=marker, markevery=every, markersize=5, lw=1.5, label=label
     )
-    if curve.widths is not None:
-        low = [value - width for value, width in zip(curve.values, curve.widths, strict=True)]
-        high = [value + width for value, width in zip(curve.values, curve.widths, strict=True)]
-        axes.fill_between(x, low, high, color=colour, alpha=0.15, lw=0)
+    if curve.band is not None:
+        axes.fill_between(x, *curve.band, color=colour, alpha=0.15, lw=0)
     return line
 
 
@@ -147,7 +166,7 @@ def _finish(left: Axes, right: Axes, metric: str, higher_is_better: bool, points
     low, high = (ordered[skipped], ordered[-1]) if higher_is_better else (ordered[0], ordered[-1 - skipped])
     margin = 0.04 * (high - low) or 1.0
     for axes in (left, right):
-        axes.set_ylim(low - margin, high + margin)
+        axes.set_ylim(low - margin, min(high + margin, MOST.get(metric, math.inf)))
         axes.set_ylabel("test accuracy (%)" if metric == "accuracy" else f"test {metric}")
     left.set_xlabel(f"epochs (curves: running mean of {window})" if window > 1 else "epochs")
     left.xaxis.set_major_locator(MaxNLocator(nbins=7, steps=[1, 2, 5, 10], integer=True))

@@ -15,7 +15,7 @@ from accordion_bench.report.aggregate import PAPER_SCALE, read_rows
 from accordion_bench.report.curves import draw_group
 from accordion_bench.report.heatmap import changes, draw_changes
 from accordion_bench.report.runs import RowRecords
-from accordion_bench.tablespec import RowRuns, Table
+from accordion_bench.tablespec import Row, RowRuns, Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -49,8 +49,8 @@ def make_curves(table: Table, rows: list[RowRuns], *, output: Path, overlay_publ
             number = f"-{start // GROUPS_PER_FIGURE + 1}" if len(groups) > GROUPS_PER_FIGURE else ""
             figure = style.new_figure(10.0, 0.5 + 3.0 * len(part))
             for pair, group in zip(figure.subplots(len(part), 2, squeeze=False), part, strict=True):
-                draw_group(pair, group, overlay)
-            _set_title(figure, table, [record for group in part for record in group])
+                draw_group(pair, group, overlay, table.shade)
+            set_title(figure, table, [record for group in part for record in group])
             paths += style.save(figure, output, f"{table.name}-curves{number}")
     return paths
 
@@ -78,16 +78,20 @@ def make_levels(table: Table, rows: list[RowRuns], *, output: Path) -> list[Path
             figure = style.new_figure(8.0, 0.9 + sum(found.heights))
             draw_changes(figure, found)
             row = record.row_runs.row
-            _set_title(figure, table, [record], f": {row.group}, {row.label}")
-            slug = re.sub(r"[^a-z0-9]+", "-", row.id.lower()).strip("-")
-            paths += style.save(figure, output, f"{table.name}-levels-{slug}")
+            set_title(figure, table, [record], f": {row.group}, {row.label}")
+            paths += style.save(figure, output, f"{table.name}-levels-{file_part(row)}")
     return paths
 
 
-def _set_title(figure: Figure, table: Table, records: Sequence[RowRecords], of: str = "") -> None:
-    """What, how many seeds, at which scale."""
+def file_part(row: Row) -> str:
+    """The row's name as a part of a file's name."""
+    return re.sub(r"[^a-z0-9]+", "-", row.id.lower()).strip("-")
+
+
+def set_title(figure: Figure, table: Table, records: Sequence[RowRecords], of: str = "") -> None:
+    """What, how many seeds, at which scale, above a whole figure."""
     counts = sorted({len(record.runs) for record in records if record.runs})
     seeds = "1 seed" if counts == [1] else f"mean of {' to '.join(map(str, sorted({counts[0], counts[-1]})))} seeds"
     scale = "paper scale" if table.scale == PAPER_SCALE else table.scale
-    head = f"Table {table.number}. " if table.number is not None else ""
+    head = f"Figure {table.figure}. " if table.figure else f"Table {table.number}. " if table.number is not None else ""
     figure.suptitle(f"{head}{table.title}{of}\n{seeds} · {scale}", x=0.01, ha="left", fontsize=10.5)
