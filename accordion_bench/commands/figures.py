@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> int:
         "names",
         nargs="*",
         metavar="FIGURE",
-        help="a number, a name in conf/table, the path of your own .yaml file, or lasso; without any: all that have runs",
+        help="a number, a name in conf/table, a path of your own .yaml file, or lasso; without any: all that have runs",
     )
     parser.add_argument("--results", default="results", metavar="DIR", help="where the runs are (default: results)")
     parser.add_argument("--output", metavar="DIR", help="where to write (default: inside the results directory)")

@@ -13,12 +13,12 @@ Lemma. Let w be zero outside S, and tau^2 = |w - w*|^2 + sigma^2. Then
   (2) outside S, g is noise of variance tau^2 / B, since there x_ij is independent of the residual r_i;
   (3) w+ is again zero outside S with probability at least 1 - 2 (d - s) exp(-B I(lambda / tau)), where
       I(a) = u a + log(1 - u^2) / 2 at u = (sqrt(1 + 4 a^2) - 1) / (2 a).
-Proof of (3): a coordinate j outside S stays zero exactly if |g_j| <= lambda. g_j is a mean of B products of independent
-N(0, 1) and N(0, tau^2) variables, so E exp(t B g_j / tau) = (1 - t^2)^(-B/2) for |t| < 1. Chernoff's bound at the best t
-is exp(-B I(lambda / tau)); two signs and d - s coordinates give the sum.
+Proof of (3): a coordinate j outside S stays zero exactly if |g_j| <= lambda. g_j is a mean of B products of
+independent N(0, 1) and N(0, tau^2) variables, so E exp(t B g_j / tau) = (1 - t^2)^(-B/2) for |t| < 1. Chernoff's bound
+at the best t is exp(-B I(lambda / tau)); two signs and d - s coordinates give the sum.
 
-So a batch of log(2 (d - s) / delta) / I(lambda / tau) examples keeps the mean gradient sparse with probability 1 - delta:
-far from the solution tau is large, and small batches, like much compression, lose what matters.
+So a batch of log(2 (d - s) / delta) / I(lambda / tau) examples keeps the mean gradient sparse with probability
+1 - delta: far from the solution tau is large, and a small batch drowns the few coordinates that matter in noise.
 """
 
 from __future__ import annotations
