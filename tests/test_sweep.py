@@ -172,25 +172,25 @@ def results_of(directory: str) -> dict[str, tuple[float, float]]:
 
 
 def test_a_killed_sweep_continues_and_ends_as_an_undisturbed_one() -> None:
-    Path("small.yaml").write_text(TABLE_FILE.format(epochs=6))
-    assert start("table=small.yaml", "results=undisturbed").wait(300) == 0
+    Path("small.yaml").write_text(TABLE_FILE.format(epochs=4))
+    assert main(["sweep", "table=small.yaml", "results=undisturbed"]) == 0
     killed = start("table=small.yaml", "results=disturbed")
     deadline = time.monotonic() + 200
     while not list(Path("disturbed").rglob("summary.json")) and time.monotonic() < deadline and killed.poll() is None:
         time.sleep(0.02)
     killed.send_signal(signal.SIGKILL)
-    killed.wait()
+    killed.communicate()
     assert 1 <= len(results_of("disturbed")) < 4
-    assert start("table=small.yaml", "results=disturbed").wait(300) == 0
+    assert main(["sweep", "table=small.yaml", "results=disturbed"]) == 0
     assert len(results_of("undisturbed")) == 4
     assert results_of("disturbed") == results_of("undisturbed")
 
 
 def test_two_sweeps_on_one_results_directory_share_the_work() -> None:
-    Path("small.yaml").write_text(TABLE_FILE.format(epochs=1))
-    sweeps = [start("table=small.yaml"), start("table=small.yaml")]
-    outputs = [sweep.communicate(timeout=300) for sweep in sweeps]
-    assert [sweep.returncode for sweep in sweeps] == [0, 0], outputs
+    Path("small.yaml").write_text(TABLE_FILE.format(epochs=4))
+    other = start("table=small.yaml")
+    assert main(["sweep", "table=small.yaml"]) == 0
+    assert other.wait(300) == 0, other.communicate()
     assert len(results_of("results")) == 4
 
 

@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 import tempfile
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
@@ -30,6 +31,7 @@ from accordion_bench.records import RunDirectory
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
+HELP_WIDTH = 120
 HELP = """\
 usage: accordion-bench run [GROUP=CHOICE ...] [SETTING=VALUE ...] [options]
 
@@ -92,20 +94,24 @@ def main(arguments: list[str]) -> int:
 
 def help_text() -> str:
     """What `run --help` prints: every group with its choices, in the files' own words."""
+    defaults = _defaults()
+    wide = max(len(choice) for choices in groups().values() for choice in choices)
     lines = []
     for group, choices in groups().items():
-        for number, choice in enumerate(choices):
-            mark = "*" if choice in _defaults().get(group, "") else " "
-            lines.append(f"  {group if number == 0 else '':<11}{mark}{choice:<16} {_first_comment(group, choice)}")
+        for choice in choices:
+            mark = "*" if defaults.get(group) == choice else " "
+            head = f"  {group if choice == choices[0] else '':<11}{mark}{choice:<{wide}}  "
+            text = head + _first_comment(group, choice)
+            lines += textwrap.wrap(text, HELP_WIDTH, subsequent_indent=" " * len(head), break_on_hyphens=False)
     return HELP.format(groups="\n".join(lines))
 
 
-def _defaults() -> dict[str, tuple[str]]:
-    """group -> (its default choice,)."""
+def _defaults() -> dict[str, str]:
+    """group -> its default choice."""
     import yaml
 
     entries = yaml.safe_load((conf_directory() / f"{CONFIG_NAME}.yaml").read_text(encoding="utf-8"))["defaults"]
-    return {group: (choice,) for entry in entries if isinstance(entry, dict) for group, choice in entry.items()}
+    return {group: choice for entry in entries if isinstance(entry, dict) for group, choice in entry.items()}
 
 
 def _first_comment(group: str, choice: str) -> str:
