@@ -5,6 +5,7 @@ Only finished, consistent runs enter a number. Everything else is in `RowResult.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -24,8 +25,10 @@ QUANTITIES = (
     "paper_floats",
     "floats_per_worker",
     "bytes_per_worker",
+    "bits_per_update",
     "collectives",
     "training_seconds",
+    "compress_seconds_per_update",
     "modelled_seconds",
 )
 RATIOS = ("paper_floats", "floats_per_worker", "training_seconds", "modelled_seconds")
@@ -117,6 +120,7 @@ def run_frame(records: list[RowRecords], *, metric: str, network: Network) -> pd
 def _line(row: Row, run: FinishedRun, metric: str, network: Network) -> dict[str, Any]:
     summary = run.summary
     value = run.metric(metric)
+    updates = summary.updates or math.nan
     return {
         "row": row.id,
         "seed": run.seed,
@@ -124,8 +128,10 @@ def _line(row: Row, run: FinishedRun, metric: str, network: Network) -> dict[str
         "paper_floats": summary.paper_floats,
         "floats_per_worker": summary.floats_per_worker,
         "bytes_per_worker": summary.bytes_per_worker,
+        "bits_per_update": 8 * summary.bytes_per_worker / updates,
         "collectives": summary.collectives,
         "training_seconds": summary.training_seconds,
+        "compress_seconds_per_update": run.seconds_in("compress") / updates,
         "modelled_seconds": run.modelled_seconds(network),
     }
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 LOG_FROM = 10.0  # the axis of floats is logarithmic when totals differ by more than this factor
-EDGE = 0.05  # share of points at the bad end (the first epochs) that the axis of the metric may leave out
+EDGE = 0.1  # share of points at the bad end (the first epochs) that the axis of the metric may leave out
 LONG, WINDOW = 100, 5  # runs of so many epochs are drawn as running means of so many, or lines hide one another
 MOST = {"accuracy": 100.0}  # no interval reaches beyond what a metric can be
 DASHES = (0, (4, 2))

@@ -16,6 +16,7 @@ PREFIXES = dict(UNITS)
 COUNTS = (
     ("floats_per_worker", "sent per worker", " floats"),
     ("bytes_per_worker", "sent per worker", "B"),
+    ("bits_per_update", "sent per update", "bit"),
     ("collectives", "collectives", ""),
 )
 Filled = tuple[Column, list[Cell]]
@@ -160,6 +161,9 @@ def _counts(results: Sequence[RowResult], differ: bool) -> list[Filled]:
         unit, prefix = unit_for(means) if word else (1.0, "")
         heading = f"{title} ({prefix}{word})".replace("( ", "(") if word else title
         filled.append(_estimated(results, name, heading, unit, digits=5 if prefix else 0, exact=True))
+    filled.append(
+        _estimated(results, "compress_seconds_per_update", "compression (ms per update)", 1e-3, digits=3, exact=False)
+    )
     if differ:
         filled.append(_relative(results, "data sent: difference %", "paper_floats", lambda published: published.floats))
         filled.append(_relative(results, "time: difference %", "training_seconds", lambda published: published.seconds))

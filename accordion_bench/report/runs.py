@@ -79,6 +79,10 @@ class FinishedRun:
             return None
         return math.fsum(epoch.metrics[self.summary.metric] for epoch in self.epochs[-count:]) / count
 
+    def seconds_in(self, section: str) -> float:
+        """Measured seconds in one section (compute, compress, ...) over the whole run; 0 where none was recorded."""
+        return math.fsum(epoch.seconds.get(section, 0.0) for epoch in self.epochs)
+
     def modelled_seconds(self, network: Network) -> float:
         """Measured seconds except those spent communicating, plus the recorded traffic's on `network`."""
         local = math.fsum(

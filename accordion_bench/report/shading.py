@@ -1,4 +1,4 @@
-"""Critical regimes as grey bands behind a panel whose horizontal axis counts epochs from 1."""
+"""Critical regimes as hatched stripes behind a panel whose horizontal axis counts epochs from 1."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-COLOUR = "#d5d9de"  # light enough for every line on it, dark enough to be seen on a grey printer
+# Hatched, so that nobody takes them for the band of an interval; light, so that every line on them is seen.
+LOOK: dict[str, Any] = {"facecolor": "#f0f1f3", "edgecolor": "#c3c9d0", "hatch": "////", "lw": 0}
 
 
 def spans(critical_E: Sequence[bool]) -> list[tuple[float, float]]:
@@ -24,13 +25,13 @@ def spans(critical_E: Sequence[bool]) -> list[tuple[float, float]]:
 
 
 def shade(axes: Axes, critical_E: Sequence[bool]) -> None:
-    """Draw the bands."""
+    """Draw the stripes."""
     for start, stop in spans(critical_E):
-        axes.axvspan(start, stop, color=COLOUR, lw=0, zorder=0)
+        axes.axvspan(start, stop, zorder=0, **LOOK)
 
 
 def legend_entry(label: str) -> Any:
-    """A patch that explains the bands."""
+    """A patch that explains the stripes."""
     from matplotlib.patches import Patch
 
-    return Patch(color=COLOUR, lw=0, label=label)
+    return Patch(label=label, **LOOK)

@@ -30,6 +30,7 @@ SETTINGS: Any = {
     "grid.linewidth": 0.6,
     "axes.axisbelow": True,
     "legend.frameon": False,
+    "hatch.linewidth": 0.6,
     "svg.hashsalt": "accordion_bench",
 }
 
