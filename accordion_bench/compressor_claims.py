@@ -214,7 +214,8 @@ def _aggregator(subject: Subject, layout: Layout) -> Aggregator:
 
 def _updates(subject: Subject, layout: Layout, aggregator: Aggregator, steps: range) -> list[Tensor]:
     communicator = Communicator(WORKERS)
-    return [aggregator.reduce(subject.gradients(layout, WORKERS, step), communicator)[0] for step in steps]
+    gradients = (subject.gradients(layout, WORKERS, step) for step in steps)
+    return [aggregator.reduce(grads_HN, communicator)[0].clone() for grads_HN in gradients]
 
 
 def _equal(first: list[Tensor], second: list[Tensor]) -> bool:

@@ -16,7 +16,7 @@ from accordion_bench.compressors.atomo import probabilities
 from accordion_bench.compressors.base import Compressor
 from accordion_bench.gradients import Layout
 
-DRAWS = 800
+DRAWS = 500
 SHAPE = (8, 12)
 GRADIENT = torch.randn(SHAPE, generator=torch.Generator().manual_seed(4)).double()
 
@@ -30,7 +30,7 @@ def build(name: str, level: float, error_feedback: bool, settings: dict[str, Any
 def draws(compressor: Compressor, count: int = DRAWS) -> Tensor:
     """(count, N): updates of one worker with the same gradient again and again."""
     given_HN = GRADIENT.reshape(1, -1)
-    return torch.stack([compressor.reduce(given_HN.clone(), Communicator(1)) for _ in range(count)])
+    return torch.stack([compressor.reduce(given_HN.clone(), Communicator(1)).clone() for _ in range(count)])
 
 
 def qsgd_variance(steps: int, bucket: int, norm: float) -> float:
@@ -157,4 +157,4 @@ def test_dgc_reaches_the_optimum_with_a_memory_of_its_own() -> None:
 
 @pytest.mark.parametrize(("name", "level"), [("efsignsgd", 1), ("onebit", 1), ("topk", 0.05), ("adacomp", 1)])
 def test_without_memory_they_do_not(name: str, level: float) -> None:
-    assert distance(name, level, False) > 0.5
+    assert distance(name, level, False, steps=200) > 0.5

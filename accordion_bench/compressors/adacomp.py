@@ -6,6 +6,7 @@ Distributed Training", AAAI 2018, arXiv 1712.02679 (Algorithm 2).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -42,25 +43,21 @@ class _Bins:
     def code_bytes(self) -> int:
         return 1 if self.length <= SHORT_BIN else 2
 
-    def counts(self) -> list[int]:
-        """Bins per layer."""
-        return [-(-slot.size // self.length) for slot in self.slots]
+    def arrange(self, values_N: Tensor, slot: Slot) -> Tensor:
+        """One layer as (its bins, length), filled up with zeros."""
+        return pad(values_N[slot.start : slot.stop], (0, -slot.size % self.length)).view(-1, self.length)
 
-    def arrange(self, values_M: Tensor) -> Tensor:
-        """(B, length), layers filled up with zeros."""
-        return torch.cat(
-            [
-                pad(values_M[slot.start : slot.stop], (0, -slot.size % self.length)).view(-1, self.length)
-                for slot in self.slots
-            ]
-        )
-
-    def encode(self, chosen: Tensor, negative: Tensor) -> Tensor:
-        """What to send and its sign, both (B, length) -> bytes (C * code_bytes,)."""
-        bins_C, places_C = torch.cat([chosen, ~chosen.any(1, keepdim=True)], dim=1).nonzero(as_tuple=True)
+    def encode(self, chosen_C: Tensor, negative_C: Tensor) -> Tensor:
+        """Elements to send, as rising bin * length + place, and their signs -> bytes, code_bytes for each code."""
+        bins_C, places_C = chosen_C // self.length, chosen_C % self.length
+        signs_C = negative_C.long()
+        empty_E = (torch.bincount(bins_C, minlength=len(self.starts_B)) == 0).nonzero().squeeze(1)
+        if len(empty_E):
+            bins_C, order_C = torch.cat([bins_C, empty_E]).sort(stable=True)
+            places_C = torch.cat([places_C, torch.full_like(empty_E, self.length)])[order_C]
+            signs_C = torch.cat([signs_C, torch.zeros_like(empty_E)])[order_C]
         begins_C = torch.ones_like(bins_C)
         begins_C[1:] = bins_C[1:] - bins_C[:-1]  # every bin has a code, so that this is 0 or 1
-        signs_C = negative[bins_C, places_C.clamp(max=self.length - 1)].long()
         high = 8 * self.code_bytes - 1
         codes_C = (signs_C << high) | (begins_C << (high - 1)) | places_C
         planes = [(codes_C >> (8 * byte)) & 255 for byte in range(self.code_bytes)]
@@ -152,7 +149,7 @@ class AdaComp(Compressor):
     @torch.no_grad()
     def reduce(self, grads_HN: Tensor, communicator: Communicator) -> Tensor:
         """Average over all workers -> (N,); leaves in grads_HN what was not sent."""
-        update_N = torch.zeros_like(grads_HN[0])
+        update_N = self.update_buffer(grads_HN).zero_()
         if self.layout.layers:
             if not self._bins or self._bins[0].starts_B.device != grads_HN.device:
                 self._arrange(grads_HN.device)
@@ -192,13 +189,19 @@ class AdaComp(Compressor):
         scales: dict[int, Tensor] = {}
         codes = []
         for bins in self._bins:
-            total = bins.arrange(grads_HN[h])  # G
-            # H = G + gradient = 2 G - memory
-            newest = 2 * total if self.memory_HN is None else 2 * total - bins.arrange(self.memory_HN[h])
-            largest_B = total.abs().amax(1)
-            scales |= zip(bins.layers, (part.mean() for part in largest_B.split(bins.counts())), strict=True)
-            chosen = (newest.abs() >= largest_B.unsqueeze(1)) & (largest_B > 0).unsqueeze(1)
-            codes.append(bins.encode(chosen, total < 0))
+            chosen, negative, start = [], [], 0  # start: number of the layer's first bin
+            for layer, slot in zip(bins.layers, bins.slots, strict=True):
+                total = bins.arrange(grads_HN[h], slot)  # G
+                # H = G + gradient = 2 G - memory
+                newest = total * 2 if self.memory_HN is None else total * 2 - bins.arrange(self.memory_HN[h], slot)
+                largest_B = torch.maximum(total.amax(1), -total.amin(1))
+                scales[layer] = largest_B.mean()
+                enough_B1 = torch.where(largest_B > 0, largest_B, math.inf).unsqueeze(1)
+                places_C = (newest.abs_() >= enough_B1).flatten().nonzero().squeeze(1)
+                chosen.append(places_C + start * bins.length)
+                negative.append(total.flatten()[places_C] < 0)
+                start += len(largest_B)
+            codes.append(bins.encode(torch.cat(chosen), torch.cat(negative)))
         return [as_bytes(torch.stack([scales[layer] for layer in range(len(scales))])), *codes]
 
     def report(self) -> dict[str, list[float]]:

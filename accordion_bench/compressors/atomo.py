@@ -50,7 +50,7 @@ class Atomo(Compressor):
     @torch.no_grad()
     def reduce(self, grads_HN: Tensor, communicator: Communicator) -> Tensor:
         """Average over all workers -> (N,); leaves in grads_HN what was not sent."""
-        update_N = torch.zeros_like(grads_HN[0])
+        update_N = self.update_buffer(grads_HN).zero_()
         dense, coded = [self.layout.dense], []
         for layer, (slot, level) in enumerate(zip(self.layout.layers, self.levels_L, strict=True)):
             if _is_dense(slot, level):

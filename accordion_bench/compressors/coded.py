@@ -12,6 +12,7 @@ from accordion_bench.communicator import Communicator
 from accordion_bench.compressors.base import Compressor
 from accordion_bench.compressors.packing import BITS_PER_BYTE, exchange, pack, unpack
 from accordion_bench.gradients import Slot
+from accordion_bench.seeds import generator_for
 from accordion_bench.traffic import BYTES_PER_FLOAT, Traffic
 
 
@@ -26,6 +27,8 @@ class Coded(Compressor):
 
     gathers = True
     extra_bits: int = 0  # of a message, besides those of the layers
+    _scratch_M: Tensor | None = None
+    _drawn_M: Tensor | None = None
 
     @abstractmethod
     def layer_numbers(self, slot: Slot, level: float) -> int:
@@ -43,12 +46,12 @@ class Coded(Compressor):
         """One worker's gradient -> (numbers (S,) of the gradient's type, bits (B,)); layer after layer in both."""
 
     @abstractmethod
-    def decode(self, numbers_S: Tensor, bits_B: Tensor) -> Tensor:
-        """What `encode` stands for, (M,); not finite where a number is not."""
+    def decode(self, numbers_S: Tensor, bits_B: Tensor, into_M: Tensor) -> None:
+        """Overwrite into_M with what the code stands for; not finite where the gradient was not."""
 
-    def combine(self, total_M: Tensor, workers: int) -> Tensor:
-        """The update of the layers from the sum of what all workers sent; may overwrite it."""
-        return total_M.div_(workers)
+    def combine(self, total_M: Tensor, workers: int) -> None:
+        """Turn the sum of what all workers sent into the update, in place."""
+        total_M /= workers
 
     def layer_words(self, slot: Slot, level: float) -> float:
         """One word per number and one 32nd per bit."""
@@ -68,7 +71,7 @@ class Coded(Compressor):
     @torch.no_grad()
     def reduce(self, grads_HN: Tensor, communicator: Communicator) -> Tensor:
         """Average over all workers -> (N,); leaves in grads_HN what was not sent."""
-        update_N = torch.zeros_like(grads_HN[0])
+        update_N = self.update_buffer(grads_HN).zero_()
         if self.layout.layers:
             layers = slice(0, self.layout.dense.start)
             self._reduce_layers(grads_HN[:, layers], update_N[layers], communicator)
@@ -78,22 +81,46 @@ class Coded(Compressor):
 
     def _reduce_layers(self, values_HM: Tensor, update_M: Tensor, communicator: Communicator) -> None:
         self.prepare(values_HM, communicator)
-        coded_H = [
-            self.encode(values_M, worker)
-            for values_M, worker in zip(values_HM, communicator.hosted_workers, strict=True)
-        ]
-        count = len(coded_H[0][1])
-        numbers_HS = torch.stack([numbers_S for numbers_S, _ in coded_H])
-        packed_HY = torch.stack([pack(bits_B) for _, bits_B in coded_H])
-        received = zip(*exchange(numbers_HS, packed_HY, communicator), strict=True)
+        numbers_H, packed_H, count = [], [], 0
+        for values_M, worker in zip(values_HM, communicator.hosted_workers, strict=True):
+            numbers_S, bits_B = self.encode(values_M, worker)
+            numbers_H.append(numbers_S)
+            packed_H.append(pack(bits_B))
+            count = len(bits_B)
+        received = zip(*exchange(torch.stack(numbers_H), torch.stack(packed_H), communicator), strict=True)
+        sent_M = self.scratch(update_M)
         for worker, (numbers_S, packed_Y) in enumerate(received):  # in worker order: deterministic
-            sent_M = self.decode(numbers_S, unpack(packed_Y, count))
+            self.decode(numbers_S, unpack(packed_Y, count), sent_M)
             update_M += sent_M
             if worker in communicator.hosted_workers:
                 values_HM[worker - communicator.hosted_workers.start] -= sent_M
-        update_M.copy_(self.combine(update_M, communicator.workers))
+        self.combine(update_M, communicator.workers)
 
-    def per_element(self, numbers_L: Tensor) -> Tensor:
-        """One number per layer -> one per element, (M,)."""
-        sizes_L = torch.tensor([slot.size for slot in self.layout.layers], device=numbers_L.device)
-        return numbers_L.repeat_interleave(sizes_L, output_size=self.layout.dense.start)
+    def scratch(self, like_M: Tensor) -> Tensor:
+        """(M,), always the same memory, to be used and forgotten."""
+        if self._scratch_M is None or self._scratch_M.dtype != like_M.dtype or self._scratch_M.device != like_M.device:
+            self._scratch_M = torch.empty_like(like_M)
+        return self._scratch_M
+
+    def draw(self, purpose: str, worker: int, like_M: Tensor) -> Tensor:
+        """Uniform in [0, 1), (M,) float32: the same on every device. Valid until the next call."""
+        if self._drawn_M is None:
+            self._drawn_M = torch.empty(len(like_M), dtype=torch.float32)
+        generator = generator_for(self.seed, purpose, self.updates, worker)
+        return torch.rand(len(like_M), generator=generator, out=self._drawn_M).to(like_M.device)
+
+    def scale_layers(self, values_M: Tensor, numbers_L: Tensor) -> None:
+        """Multiply every layer by its number, in place."""
+        for slot, number in zip(self.layout.layers, numbers_L, strict=True):
+            values_M[slot.start : slot.stop] *= number
+
+
+def as_signs(bits_B: Tensor, into_M: Tensor) -> Tensor:
+    """Overwrite into_M with +1 for bit 1, -1 for bit 0."""
+    return into_M.copy_(bits_B).mul_(2).sub_(1)
+
+
+def largest_magnitude(values_n: Tensor) -> Tensor:
+    """max |v_i| as a 0-dimensional tensor; NaN if one is."""
+    lowest, highest = torch.aminmax(values_n)
+    return torch.maximum(-lowest, highest)

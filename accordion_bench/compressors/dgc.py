@@ -60,6 +60,7 @@ class DGC(Compressor):
         self.clip_norm = clip_norm
         self._momenta_HN: Tensor | None = None  # u
         self._unsent_HN: Tensor | None = None  # v; its 1-D part stays zero
+        self._spare: tuple[Tensor, Tensor] | None = None  # memory for the next u and v
 
     def layer_words(self, slot: Slot, level: float) -> float:
         """2k: a value and an index for every element sent."""
@@ -73,22 +74,24 @@ class DGC(Compressor):
         """
         if self._momenta_HN is None or self._unsent_HN is None:
             self._momenta_HN, self._unsent_HN = torch.zeros_like(grads_HN), torch.zeros_like(grads_HN)
+        if self._spare is None:
+            self._spare = torch.empty_like(grads_HN), torch.empty_like(grads_HN)
         if self.clip_norm is not None:
             norm_H1 = torch.linalg.vector_norm(grads_HN, dim=1, keepdim=True)
             grads_HN *= (self.clip_norm / math.sqrt(communicator.workers) / (norm_H1 + 1e-6)).clamp(max=1)
         dense = self.layout.dense
-        momenta_HN = self.momentum * self._momenta_HN + grads_HN
-        unsent_HN = self._unsent_HN + momenta_HN
+        momenta_HN = torch.mul(self._momenta_HN, self.momentum, out=self._spare[0]).add_(grads_HN)
+        unsent_HN = torch.add(self._unsent_HN, momenta_HN, out=self._spare[1])
         unsent_HN[:, dense] = 0
-        update_N = torch.zeros_like(grads_HN[0])
+        update_N = self.update_buffer(grads_HN).zero_()
         if self.layout.layers:
             self._exchange(unsent_HN, (momenta_HN, unsent_HN, grads_HN), update_N, communicator)
         if dense.stop > dense.start:
             update_N[dense] = communicator.mean(momenta_HN[:, dense])
             grads_HN[:, dense] = 0
-        finite = update_N.isfinite().all()
-        self._momenta_HN = torch.where(finite, momenta_HN, self._momenta_HN)
-        self._unsent_HN = torch.where(finite, unsent_HN, self._unsent_HN)
+        if bool(torch.stack(torch.aminmax(update_N)).isfinite().all()):
+            self._spare = self._momenta_HN, self._unsent_HN
+            self._momenta_HN, self._unsent_HN = momenta_HN, unsent_HN
         self.updates += 1
         return update_N
 

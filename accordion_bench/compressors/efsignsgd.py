@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from accordion_bench.compressors.coded import Coded
+from accordion_bench.compressors.coded import Coded, as_signs
 from accordion_bench.gradients import Slot
 
 
@@ -30,9 +30,11 @@ class EFSignSGD(Coded):
 
     def encode(self, values_M: Tensor, worker: int) -> tuple[Tensor, Tensor]:
         """Mean magnitudes and signs."""
-        scales_L = torch.stack([values_M[slot.start : slot.stop].abs().mean() for slot in self.layout.layers])
-        return scales_L, values_M >= 0
+        scales = [
+            torch.linalg.vector_norm(values_M[slot.start : slot.stop], ord=1) / slot.size for slot in self.layout.layers
+        ]
+        return torch.stack(scales), values_M >= 0
 
-    def decode(self, numbers_S: Tensor, bits_B: Tensor) -> Tensor:
+    def decode(self, numbers_S: Tensor, bits_B: Tensor, into_M: Tensor) -> None:
         """Plus or minus the layer's scale."""
-        return (bits_B.to(numbers_S.dtype) * 2 - 1).mul_(self.per_element(numbers_S))
+        self.scale_layers(as_signs(bits_B, into_M), numbers_S)

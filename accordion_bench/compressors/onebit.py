@@ -30,16 +30,16 @@ class OneBit(Coded):
 
     def encode(self, values_M: Tensor, worker: int) -> tuple[Tensor, Tensor]:
         """Means of both parts (0 for an empty one), layer after layer, and which elements are >= 0."""
-        numbers = []
+        numbers, upper_M, scratch_M = [], values_M >= 0, self.scratch(values_M)
         for slot in self.layout.layers:
-            values_n = values_M[slot.start : slot.stop]
-            upper_n = values_n >= 0
-            count = upper_n.sum()
-            numbers.append(torch.where(upper_n, values_n, 0).sum() / count.clamp(min=1))
-            numbers.append(torch.where(upper_n, 0, values_n).sum() / (slot.size - count).clamp(min=1))  # NaN is here
-        return torch.stack(numbers), values_M >= 0
+            values_n, part_n = values_M[slot.start : slot.stop], scratch_M[slot.start : slot.stop]
+            count = torch.count_nonzero(upper_M[slot.start : slot.stop])
+            numbers.append(torch.clamp(values_n, min=0, out=part_n).sum() / count.clamp(min=1))
+            numbers.append(torch.clamp(values_n, max=0, out=part_n).sum() / (slot.size - count).clamp(min=1))
+        return torch.stack(numbers), upper_M
 
-    def decode(self, numbers_S: Tensor, bits_B: Tensor) -> Tensor:
+    def decode(self, numbers_S: Tensor, bits_B: Tensor, into_M: Tensor) -> None:
         """The layer's upper or lower value."""
-        upper_M, lower_M = self.per_element(numbers_S[0::2]), self.per_element(numbers_S[1::2])
-        return torch.where(bits_B.bool(), upper_M, lower_M)
+        upper_M = bits_B.bool()
+        for slot, upper, lower in zip(self.layout.layers, numbers_S[0::2], numbers_S[1::2], strict=True):
+            into_M[slot.start : slot.stop].copy_(lower).masked_fill_(upper_M[slot.start : slot.stop], upper)

@@ -10,12 +10,10 @@ from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
-from accordion_bench.compressors.coded import Coded
+from accordion_bench.compressors.coded import Coded, as_signs
 from accordion_bench.errors import UserError
 from accordion_bench.gradients import Layout, Slot
-from accordion_bench.seeds import generator_for
 
 
 class QSGD(Coded):
@@ -59,45 +57,49 @@ class QSGD(Coded):
 
     def encode(self, values_M: Tensor, worker: int) -> tuple[Tensor, Tensor]:
         """Norms, and per layer b planes of n bits: the signs, then l from its lowest bit on."""
-        generator = generator_for(self.seed, "qsgd", self.updates, worker)
-        drawn_M = torch.rand(len(values_M), generator=generator).to(values_M.device)
+        drawn_M = self.draw("qsgd", worker, values_M)
+        scaled_M = torch.abs(values_M, out=self.scratch(values_M))
         norms, planes = [], []
         for slot, level in zip(self.layout.layers, self.levels_L, strict=True):
-            values_n, drawn_n = (tensor[slot.start : slot.stop] for tensor in (values_M, drawn_M))
-            norms_B = self._norms(values_n)
-            unit_n = self._spread(torch.where(norms_B > 0, norms_B, 1), slot)
-            scaled_n = values_n.abs().div_(unit_n).mul_(_steps(level))
-            steps_n = (scaled_n + drawn_n).floor_().clamp_(max=_steps(level)).to(torch.uint8)
-            norms.append(norms_B)
-            planes.append((values_n < 0).to(torch.uint8))
+            scaled_n = scaled_M[slot.start : slot.stop]
+            for bucket in self._buckets(scaled_n):  # (., d)
+                norm = self._norms(bucket)
+                norms.append(norm)
+                bucket /= torch.where(norm > 0, norm, 1).unsqueeze(1)
+            scaled_n.mul_(_steps(level)).add_(drawn_M[slot.start : slot.stop]).clamp_(max=_steps(level))
+            steps_n = scaled_n.to(torch.uint8)
+            planes.append((values_M[slot.start : slot.stop] < 0).to(torch.uint8))
             planes += [(steps_n >> place) & 1 for place in range(int(level) - 1)]
         return torch.cat(norms), torch.cat(planes)
 
-    def decode(self, numbers_S: Tensor, bits_B: Tensor) -> Tensor:
+    def decode(self, numbers_S: Tensor, bits_B: Tensor, into_M: Tensor) -> None:
         """The quantised values."""
-        layers = []
         number = bit = 0
         for slot, level in zip(self.layout.layers, self.levels_L, strict=True):
-            norms_B = numbers_S[number : number + self.layer_numbers(slot, level)]
+            into_n = into_M[slot.start : slot.stop]
             planes = bits_B[bit : bit + self.layer_bits(slot, level)].view(int(level), slot.size)
-            number, bit = number + len(norms_B), bit + planes.numel()
-            steps_n = sum(plane << place for place, plane in enumerate(planes[1:]))
-            signed_n = steps_n.to(norms_B.dtype) * (1 - 2 * planes[0].to(norms_B.dtype))
-            layers.append(signed_n.div_(_steps(level)).mul_(self._spread(norms_B, slot)))
-        return torch.cat(layers)
+            steps_n = planes[1].clone()
+            for place, plane_n in enumerate(planes[2:], start=1):
+                steps_n |= plane_n << place
+            as_signs(planes[0], into_n).mul_(steps_n).div_(-_steps(level))
+            for bucket in self._buckets(into_n):
+                bucket *= numbers_S[number : number + len(bucket)].unsqueeze(1)
+                number += len(bucket)
+            bit += planes.numel()
 
-    def _norms(self, values_n: Tensor) -> Tensor:
-        """Per bucket. Taken relative to the largest element, so that squares neither vanish nor overflow."""
-        buckets = pad(values_n, (0, -len(values_n) % self.bucket)).view(-1, self.bucket)
-        largest_B = buckets.abs().amax(1)
+    def _buckets(self, values_n: Tensor) -> list[Tensor]:
+        """Views (., d) of the whole buckets and (1, .) of what is left, without empty ones."""
+        whole = len(values_n) // self.bucket * self.bucket
+        views = values_n[:whole].view(-1, self.bucket), values_n[whole:].view(1, -1)
+        return [view for view in views if view.numel()]
+
+    def _norms(self, magnitudes: Tensor) -> Tensor:
+        """(., d) -> (.,). Taken relative to the largest element, so that squares neither vanish nor overflow."""
+        largest = magnitudes.amax(1)
         if self.norm == "max":
-            return largest_B
-        unit_B = torch.where(largest_B > 0, largest_B, 1)
-        return torch.linalg.vector_norm(buckets / unit_B.unsqueeze(1), dim=1) * unit_B
-
-    def _spread(self, norms_B: Tensor, slot: Slot) -> Tensor:
-        """A bucket's number for each of its elements, (n,)."""
-        return norms_B.repeat_interleave(self.bucket)[: slot.size]
+            return largest
+        unit = torch.where(largest > 0, largest, 1)
+        return torch.linalg.vector_norm(magnitudes / unit.unsqueeze(1), dim=1) * unit
 
 
 def _steps(level: float) -> int:

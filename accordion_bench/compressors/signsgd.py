@@ -11,7 +11,7 @@ import math
 import torch
 from torch import Tensor
 
-from accordion_bench.compressors.coded import Coded
+from accordion_bench.compressors.coded import Coded, as_signs, largest_magnitude
 from accordion_bench.errors import UserError
 from accordion_bench.gradients import Layout, Slot
 
@@ -48,14 +48,13 @@ class SignSGD(Coded):
 
     def encode(self, values_M: Tensor, worker: int) -> tuple[Tensor, Tensor]:
         """Signs, and whether something is not finite."""
-        broken = values_M.isfinite().all().logical_not()
+        broken = largest_magnitude(values_M).isfinite().logical_not()
         return values_M.new_empty(0), torch.cat([values_M >= 0, broken.reshape(1)])
 
-    def decode(self, numbers_S: Tensor, bits_B: Tensor) -> Tensor:
+    def decode(self, numbers_S: Tensor, bits_B: Tensor, into_M: Tensor) -> None:
         """One worker's votes, in the size of the update; NaN from a worker whose gradient is broken."""
-        votes_M = (bits_B[:-1].to(numbers_S.dtype) * 2 - 1).mul_(self.step)
-        return votes_M.masked_fill_(bits_B[-1].bool(), math.nan)
+        as_signs(bits_B[:-1], into_M).mul_(self.step).add_(torch.where(bits_B[-1] == 1, math.nan, 0.0))
 
-    def combine(self, total_M: Tensor, workers: int) -> Tensor:
+    def combine(self, total_M: Tensor, workers: int) -> None:
         """The majority's sign."""
-        return total_M.div_(self.step).round_().clamp_(-1, 1).mul_(self.step)  # torch.sign would turn NaN into 0
+        total_M.div_(self.step).round_().clamp_(-1, 1).mul_(self.step)  # torch.sign would turn NaN into 0

@@ -13,10 +13,9 @@ import torch
 from torch import Tensor
 
 from accordion_bench.communicator import Communicator
-from accordion_bench.compressors.coded import Coded
+from accordion_bench.compressors.coded import Coded, as_signs, largest_magnitude
 from accordion_bench.errors import UserError
 from accordion_bench.gradients import Layout, Slot
-from accordion_bench.seeds import generator_for
 from accordion_bench.traffic import BYTES_PER_FLOAT, Traffic
 
 
@@ -71,30 +70,32 @@ class TernGrad(Coded):
 
     def _largest(self, values_M: Tensor) -> Tensor:
         """(L,): the largest magnitude per layer after clipping."""
-        largest = []
+        largest, scratch_M = [], self.scratch(values_M)
         for slot in self.layout.layers:
-            magnitudes_n = values_M[slot.start : slot.stop].abs()
-            most = magnitudes_n.amax()
+            values_n = values_M[slot.start : slot.stop]
+            most = largest_magnitude(values_n)
             if self.clip is not None:
                 # Relative to the largest element, so that squares neither vanish nor overflow.
                 unit = torch.where(most > 0, most, 1)
-                deviation = torch.linalg.vector_norm(magnitudes_n / unit) * unit / math.sqrt(slot.size)
-                most = torch.minimum(most, self.clip * deviation)
+                norm = torch.linalg.vector_norm(torch.div(values_n, unit, out=scratch_M[slot.start : slot.stop]))
+                most = torch.minimum(most, self.clip / math.sqrt(slot.size) * norm * unit)
             largest.append(most)
         return torch.stack(largest)
 
     def encode(self, values_M: Tensor, worker: int) -> tuple[Tensor, Tensor]:
         """Which elements are sent, then which are negative."""
         assert self._scale_L is not None
-        clipped_M = torch.minimum(values_M.abs(), self.per_element(self._bound_L[worker]))
-        generator = generator_for(self.seed, "terngrad", self.updates, worker)
-        drawn_M = torch.rand(len(values_M), generator=generator).to(values_M.device)
-        kept_M = drawn_M < clipped_M / self.per_element(self._scale_L)  # 0 / 0 is false
-        return values_M.new_empty(0), torch.cat([kept_M, values_M < 0])
+        drawn_M, scratch_M = self.draw("terngrad", worker, values_M), self.scratch(values_M)
+        kept = []
+        for slot, bound, scale in zip(self.layout.layers, self._bound_L[worker], self._scale_L, strict=True):
+            span = slice(slot.start, slot.stop)
+            clipped_n = torch.minimum(torch.abs(values_M[span], out=scratch_M[span]), bound, out=scratch_M[span])
+            kept.append(drawn_M[span].to(scale.dtype).mul_(scale) < clipped_n)
+        return values_M.new_empty(0), torch.cat([*kept, values_M < 0])
 
-    def decode(self, numbers_S: Tensor, bits_B: Tensor) -> Tensor:
+    def decode(self, numbers_S: Tensor, bits_B: Tensor, into_M: Tensor) -> None:
         """Plus or minus the scale, or 0."""
         assert self._scale_L is not None
         kept_M, negative_M = bits_B.chunk(2)
-        signs_M = kept_M.to(numbers_S.dtype) * (1 - 2 * negative_M.to(numbers_S.dtype))
-        return signs_M.mul_(self.per_element(self._scale_L))
+        as_signs(negative_M, into_M).neg_().mul_(kept_M)
+        self.scale_layers(into_M, self._scale_L)
