@@ -3,7 +3,7 @@
 The lock is a file that names its owner, who holds an flock on it and touches it every half minute. The flock makes sure
 that of all jobs that look at the file only one may write to it. The text counts where an flock says nothing: on another
 machine, if the file system keeps flocks to each machine or has none. By it a lock is stale when its owner was a process
-of this machine that is gone, or of another one that has not touched it for long.
+of this machine (and container) that is gone, or of another one that has not touched it for long.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import os
 import socket
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -55,14 +56,12 @@ class Lock:
 
     def __exit__(self, kind: type | None, value: BaseException | None, trace: TracebackType | None) -> None:
         self._stop.set()
-        if read_owner(self.path) == self._owner:  # else another machine has taken it over
-            self.path.unlink(missing_ok=True)
-        os.close(self._handle)
-        for directory in (self.directory, self.directory.parent):
-            try:
+        with suppress(OSError):  # the disk may be gone
+            if read_owner(self.path) == self._owner:  # else another machine has taken it over
+                self.path.unlink(missing_ok=True)
+            for directory in (self.directory, self.directory.parent):
                 directory.rmdir()  # only succeeds where nothing was left: no half-made run
-            except OSError:
-                break
+        os.close(self._handle)
 
     def _acquire(self) -> None:
         until = time.monotonic() + 2 * BIRTH_SECONDS
@@ -83,7 +82,8 @@ class Lock:
 
     def _open(self) -> tuple[int, bool]:
         """The lock file, and whether we have made it."""
-        self.directory.mkdir(parents=True, exist_ok=True)
+        with suppress(FileExistsError):  # removed in between, or not a directory: opening the file will tell
+            self.directory.mkdir(parents=True, exist_ok=True)
         try:
             return os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o644), True
         except FileExistsError:
@@ -111,7 +111,13 @@ class Lock:
 
     def _write(self, handle: int) -> None:
         pid = os.getpid()
-        self._owner = {"host": socket.gethostname(), "pid": pid, "time": time.time(), "start": _status(pid)[1]}
+        self._owner = {
+            "host": socket.gethostname(),
+            "space": _space(),
+            "pid": pid,
+            "time": time.time(),
+            "start": _status(pid)[1],
+        }
         try:
             os.ftruncate(handle, 0)
             os.pwrite(handle, json.dumps(self._owner).encode(), 0)
@@ -128,48 +134,6 @@ class Lock:
                 return
             except OSError:  # a file server that will be back
                 continue
-
-
-def _place(path: Path) -> str:
-    """Make a file that names this process, whole from its first moment; its text. FileExistsError if there is one."""
-    owner = {
-        "host": socket.gethostname(),
-        "space": _space(),
-        "pid": os.getpid(),
-        "start": _status(os.getpid())[1],
-        "time": time.time(),
-    }
-    text = json.dumps(owner)
-    temporary = path.with_name(f"lock.new-{socket.gethostname()}-{os.getpid()}-{threading.get_ident()}")
-    try:
-        with open(temporary, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        try:
-            os.link(temporary, path)
-        except FileExistsError:
-            if os.stat(temporary).st_nlink != 2:  # NFS may say so of a link that it has just made
-                raise
-        except OSError as error:
-            if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS):
-                raise
-            _place_exclusively(path, text)  # a file system without hard links
-    finally:
-        temporary.unlink(missing_ok=True)
-    return text
-
-
-def _place_exclusively(path: Path, text: str) -> None:
-    handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
-    try:
-        with os.fdopen(handle, "w") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError:  # a full disk: an empty lock would keep others away for a while
-        path.unlink(missing_ok=True)
-        raise
 
 
 def _read(path: Path) -> str | None:
@@ -193,16 +157,10 @@ def read_owner(path: Path) -> dict[str, object] | None:
     return None if text is None else _parse(text)
 
 
-def is_alive(path: Path, owner: dict[str, object], now: float | None = None) -> bool:
-    """Whether the owner of the lock is still at work.
-
-    Args:
-        path: the lock.
-        owner: what it says.
-        now: seconds since the Unix epoch on the clock that dates the file; this machine's by default.
-    """
+def is_alive(path: Path, owner: dict[str, object]) -> bool:
+    """Whether the owner of the lock is still at work."""
     try:
-        age = (time.time() if now is None else now) - path.stat().st_mtime
+        age = time.time() - path.stat().st_mtime
     except FileNotFoundError:
         return False
     pid = owner.get("pid")
