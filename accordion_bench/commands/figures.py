@@ -46,7 +46,10 @@ def main(arguments: list[str]) -> int:
         _print(make_lasso(output=output))
     if names or not options.names:
         for table, rows in _chosen(names, options.results, every=options.dry_run):
-            _list(table, rows) if options.dry_run else _draw(table, rows, output)
+            if options.dry_run:
+                _list(table, rows)
+            else:
+                _draw(table, rows, output)
     return 0
 
 
@@ -71,10 +74,11 @@ def _draw(table: Table, rows: list[RowRuns], output: Path) -> None:
 
     paths = draw(table, rows, output=output)
     _print(paths)
-    if not paths:
-        print(f"{table.name}: no finished run yet; nothing drawn")
     if missing := _missing(rows):
-        print(f"{table.name}: {missing}; run the others: accordion-bench sweep table={table.given or table.name}")
+        nothing = "" if paths else "nothing drawn, "
+        print(
+            f"{table.name}: {nothing}{missing}; run the others: accordion-bench sweep table={table.given or table.name}"
+        )
 
 
 def _list(table: Table, rows: list[RowRuns]) -> None:

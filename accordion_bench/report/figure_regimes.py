@@ -48,11 +48,11 @@ def make_regimes(table: Table, rows: list[RowRuns], *, output: Path) -> list[Pat
             norm_E, eigenvalue_E = critical_by_norm(run), critical_by_eigenvalue(run)
             _draw(upper, run, {epoch.epoch: epoch.norm for epoch in run.epochs}, norm_E, "gradient norm of an epoch")
             _draw(lower, run, eigenvalues(run), eigenvalue_E, "top Hessian eigenvalue")
-            upper.set_title("decided by the gradient norm")
-            lower.set_title(f"decided by the eigenvalue ({cost(run)})")
-            lower.set_xlabel("epochs")
             same = sum(one == other for one, other in zip(norm_E, eigenvalue_E, strict=True))
-            of = f": {row.group}, {row.label}, seed {run.seed}; the two agree in {same} of {len(norm_E)} epochs"
+            upper.set_title("decided by the gradient norm")
+            lower.set_title(f"decided by the eigenvalue: the same in {same} of {len(norm_E)} epochs")
+            lower.set_xlabel(f"epochs\n\neigenvalue: {cost(run)}")
+            of = f": {row.label}, seed {run.seed}"
             set_title(figure, table, [RowRecords(record.row_runs, (run,), ())], of)
             paths += style.save(figure, output, f"{table.name}-regimes-{file_part(row)}")
     return paths
@@ -84,10 +84,8 @@ def cost(run: FinishedRun) -> str:
     products = sum(extra["eigenvalue_products"][0] for extra in extras) / len(extras)
     seconds = sum(extra["eigenvalue_seconds"][0] for extra in extras)
     share = 100 * seconds / run.summary.training_seconds if run.summary.training_seconds else math.nan
-    return (
-        f"{products:.0f} Hessian-vector products, {seconds / len(extras):.2g} s each time; "
-        f"{share:.0f} % of the training time in all"
-    )
+    each = f"{products:.0f} Hessian-vector products, {seconds / len(extras):.2g} s each time"
+    return f"{each}, in all {share:.0f} % of the training time"
 
 
 def _rates(run: FinishedRun) -> list[float]:
@@ -116,7 +114,7 @@ def _replay(
 def _draw(axes: Axes, run: FinishedRun, values: Mapping[int, float], critical_E: Sequence[bool], label: str) -> None:
     """One quantity over its regimes, and where the learning rate falls."""
     from matplotlib.lines import Line2D
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
     shade(axes, critical_E)
     epochs = [epoch + 1 for epoch in values]
@@ -125,7 +123,9 @@ def _draw(axes: Axes, run: FinishedRun, values: Mapping[int, float], critical_E:
     positive = [value for value in values.values() if value > 0]
     if len(positive) == len(values) and max(positive) > 10 * min(positive):
         axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.yaxis.set_minor_formatter(NullFormatter())
     rates = _rates(run)
     falls = [epoch + 0.5 for epoch in range(1, len(rates)) if rates[epoch] < rates[epoch - 1]]
     for place in falls:

@@ -170,8 +170,11 @@ def _draw_bound(axes: Axes, model: Lasso, trials: int) -> None:
     """The probability that a step leaves the support, against the batch size, at the start and at the solution."""
     from scipy.stats import binomtest
 
-    places = (("at the start", np.zeros(model.features), style.BLACK, "o"),)
-    places += (("at the solution", model.solution, style.VERMILLION, "s"),)
+    start: Vector = np.zeros(model.features)
+    places = (
+        ("at the start", start, style.BLACK, "o"),
+        ("at the solution", model.solution, style.VERMILLION, "s"),
+    )
     for number, (name, w, colour, marker) in enumerate(places):
         random = np.random.default_rng(number)
         counts = [sum(model.leaves(w, batch, random) for _ in range(trials)) for batch in BATCHES]
