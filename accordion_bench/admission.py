@@ -19,7 +19,8 @@ def finished_summary(config: RunConfig) -> Summary | None:
     try:
         return Summary(**values)
     except TypeError as error:
-        raise UserError(f"{directory.path}/summary.json has another format ({error}); delete the run to repeat it") from None
+        path = directory.path / "summary.json"
+        raise UserError(f"{path} has another format ({error}); delete the run to repeat it") from None
 
 
 def check_configuration(config: RunConfig, path: Path) -> None:
@@ -31,11 +32,9 @@ def check_configuration(config: RunConfig, path: Path) -> None:
     except OSError as error:
         raise UserError(f"cannot read {path} ({error.strerror}); make it readable or set results=DIR") from None
     except (UserError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} was edited: {error}; restore it, or delete the run's directory to start again") from None
+        raise UserError(f"{path} was edited: {error}; restore it, or delete the run's directory") from None
     found = differences(stored.identity, config.identity)
     if stored.seed != config.seed:
         found.append(f"seed {stored.seed}, not {config.seed}")
     if found:
-        raise UserError(
-            f"{path} is of another run: {'; '.join(found)}; restore it, or delete the run's directory to start again"
-        )
+        raise UserError(f"{path} is of another run: {'; '.join(found)}; restore it, or delete the run's directory")

@@ -34,7 +34,7 @@ class DamagedCheckpoint(Exception):
 
 
 def save(directory: Path, state: dict[str, Any]) -> None:
-    """Write checkpoint.pt; what was there becomes checkpoint.previous.pt. Raises OSError, and then both are as before."""
+    """Write checkpoint.pt; what was there becomes checkpoint.previous.pt. Raises OSError; both are as before then."""
     buffer = io.BytesIO()
     torch.save(detached(state), buffer)
     payload = buffer.getbuffer()
@@ -58,7 +58,7 @@ def save(directory: Path, state: dict[str, Any]) -> None:
 
 
 def _prove(path: Path, payload: memoryview) -> None:
-    """Read the file back, where possible from the disk and not from memory. Raises OSError unless it is what was written."""
+    """Read the file back, where possible from the disk and not from memory. Raises OSError unless it is as written."""
     with open(path, "rb") as file:
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)

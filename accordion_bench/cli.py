@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 
 from accordion_bench import __version__
@@ -53,17 +54,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _dispatch(arguments)
     except (UserError, RunFailure) as error:
-        print(f"accordion-bench: {' '.join(str(error).split())}", file=sys.stderr)
+        _say(f"accordion-bench: {' '.join(str(error).split())}")
         return error.exit_code
     except Interrupted as stop:
-        print(f"accordion-bench: {stop}", file=sys.stderr)
+        _say(f"accordion-bench: {stop}")
         return stop.exit_code
     except KeyboardInterrupt:
-        print("accordion-bench: interrupted; the same command continues", file=sys.stderr)
+        _say("accordion-bench: interrupted; the same command continues")
         return 130
     except BrokenPipeError:  # the reader (head, less) has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def _say(text: str) -> None:
+    """A line on standard error; should that be full or closed, the exit code still tells."""
+    with suppress(OSError):
+        print(text, file=sys.stderr, flush=True)
 
 
 def _dispatch(arguments: list[str]) -> int:

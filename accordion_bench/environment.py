@@ -76,4 +76,5 @@ def _git() -> dict[str, Any] | None:
     except (OSError, subprocess.SubprocessError):
         return None
     dirty = bool(tracked and difference)
-    return {"commit": commit, "dirty": dirty, "diff": hashlib.sha256(difference.encode()).hexdigest() if dirty else None}
+    digest = hashlib.sha256(difference.encode()).hexdigest() if dirty else None
+    return {"commit": commit, "dirty": dirty, "diff": digest}

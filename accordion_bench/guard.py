@@ -1,4 +1,4 @@
-"""Writing the records of a run: only by the job that holds it, and a full or failing disk ends it in one line. No torch."""
+"""Writing a run's records: only by the job that holds it, and a full disk ends that in one line. No torch."""
 
 from __future__ import annotations
 

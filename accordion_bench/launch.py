@@ -56,7 +56,7 @@ def _already(config: RunConfig, summary: Summary) -> Summary:
 
 
 def place_workers(config: RunConfig) -> tuple[int, str]:
-    """(processes, "cpu" or "cuda"): enough GPUs -> one worker each; fewer -> several per process; CPU -> one process."""
+    """(processes, "cpu" or "cuda"): a GPU for every worker, or several workers a process; on a CPU one process."""
     import torch
 
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
@@ -70,7 +70,9 @@ def place_workers(config: RunConfig) -> tuple[int, str]:
         most = min(gpus, config.workers) if device == "cuda" else 1
         processes = max(count for count in range(1, most + 1) if config.workers % count == 0)
     if device == "cuda" and processes > gpus:
-        raise UserError(f"launch.processes must not exceed the {gpus} GPUs of this machine, got {processes}; NCCL needs one each")
+        raise UserError(
+            f"launch.processes must not exceed the {gpus} GPUs of this machine, got {processes}; NCCL needs one each"
+        )
     return processes, device
 
 
@@ -181,7 +183,10 @@ def join_group(config: RunConfig, device: str) -> str:
 
     processes = int(os.environ["WORLD_SIZE"])
     if config.workers % processes:
-        raise UserError(f"workers must be a multiple of the number of processes, got {config.workers} workers in {processes} processes")
+        raise UserError(
+            f"workers must be a multiple of the number of processes, got {config.workers} workers "
+            f"in {processes} processes; set workers={processes}, or start torchrun with a number that divides it"
+        )
     if device == "cuda":
         local = int(os.environ["LOCAL_RANK"])
         torch.cuda.set_device(local)

@@ -37,13 +37,14 @@ def reported(
     first, silent = members.cause(folder, hung, processes)
     if first is not None:
         return _as_raised(config, folder, first, processes)
-    if process in silent and exit_code < 0 and -exit_code != signal.SIGTERM:
-        who, what, trace = [process], f"was killed by signal {-exit_code}", ""
-    elif hung:
+    if hung:
         who, what = silent, f"did not answer within {config.launch.timeout_s:g} s (launch.timeout_s)"
         trace = "\n".join(hung[number] for number in silent)
+    elif process in silent:  # others may have been ended before they could say a word
+        how = f"was killed by signal {-exit_code}" if exit_code < 0 else f"ended with exit code {exit_code}"
+        who, what, trace = [process], how, ""
     else:
-        who, what, trace = silent, "ended without a word", ""
+        who, what, trace = silent, "ended without a word, as a killed process does", ""
     names = " and ".join(member_name(config, number, processes) for number in who)
     message = f"{config.directory}: {names} {what}; finished epochs are kept"
     record_failure(config, message, trace)

@@ -50,7 +50,9 @@ class Progress:
         dense_floats: words per update of the least compressed level, for the ratio.
     """
 
-    def __init__(self, config: RunConfig, *, silent: bool, examples_per_batch: int, low_floats: float, metric: str) -> None:
+    def __init__(
+        self, config: RunConfig, *, silent: bool, examples_per_batch: int, low_floats: float, metric: str
+    ) -> None:
         self.config = config
         self.silent = silent
         self.examples_per_batch = examples_per_batch
@@ -74,7 +76,8 @@ class Progress:
         self._low = float("nan") if first_epoch else 0.0
         if self.live:
             from rich.console import Console
-            from rich.progress import BarColumn, Progress as Bar, TextColumn
+            from rich.progress import BarColumn, TextColumn
+            from rich.progress import Progress as Bar
 
             self._bar = Bar(
                 TextColumn("epoch {task.fields[epoch]:>3}/{task.fields[epochs]}"),
@@ -84,7 +87,12 @@ class Progress:
                 transient=True,
             )
             self._task = self._bar.add_task(
-                "", total=float(self.config.epochs), completed=first_epoch, epoch=first_epoch, epochs=self.config.epochs, text=""
+                "",
+                total=float(self.config.epochs),
+                completed=first_epoch,
+                epoch=first_epoch,
+                epochs=self.config.epochs,
+                text="",
             )
             self._bar.start()
 
@@ -145,21 +153,12 @@ def announcement(trainer: Trainer, path: Path) -> str:
     return f"{start}will send {amount} floats per worker   {path}"
 
 
-def _farewell(summary: Summary, path: Path) -> str:
-    """What the run reached, and what to do with it."""
-    unit = " %" if summary.metric == "accuracy" else ""
-    return (
-        f"done: {summary.metric} {summary.final:.2f}{unit} after {summary.epochs} epochs, "
-        f"{human_count(summary.floats_per_worker)} floats per worker, {human_time(summary.training_seconds)} of training   "
-        f"{path}   Next: accordion-bench list"
-    )
-
-
 def farewell(summary: Summary, path: Path) -> str:
     """What the run reached, and what to do with it."""
     unit = " %" if summary.metric == "accuracy" else ""
+    took = human_time(summary.training_seconds)
     return (
         f"done: {summary.metric} {summary.final:.2f}{unit} after {summary.epochs} epochs, "
-        f"{human_count(summary.floats_per_worker)} floats per worker, {human_time(summary.training_seconds)} of training   "
+        f"{human_count(summary.floats_per_worker)} floats per worker, {took} of training   "
         f"{path}   Next: accordion-bench list"
     )

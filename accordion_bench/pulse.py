@@ -1,7 +1,7 @@
 """Between updates: signals, and checkpoints by the clock, agreed on by all processes.
 
-SIGINT (Ctrl-C), SIGTERM (pre-emption), SIGUSR1 (SLURM's warning before a requeue) and SIGHUP (a closed terminal) ask for a
-checkpoint and an end; a second SIGINT ends at once.
+SIGINT (Ctrl-C), SIGTERM (pre-emption), SIGUSR1 (SLURM's warning before a requeue) and SIGHUP (a closed terminal) ask
+for a checkpoint and an end; a second SIGINT ends at once.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """What a run leaves behind, written so that a reader never sees half a file. No torch.
 
-    <results>/runs/<slug>-<hash>/seed-<n>/
-        config.yaml        the whole configuration
-        environment.json   versions, device, hosts, git state, and the model's layers
-        epochs.jsonl       one line per finished epoch
-        summary.json       written last: a run is finished when it exists
-        failure.json       instead of it when the run diverged or failed
+<results>/runs/<slug>-<hash>/seed-<n>/
+    config.yaml        the whole configuration
+    environment.json   versions, device, hosts, git state, and the model's layers
+    epochs.jsonl       one line per finished epoch
+    summary.json       written last: a run is finished when it exists
+    failure.json       instead of it when the run diverged or failed
 """
 
 from __future__ import annotations
@@ -204,9 +204,13 @@ class RunDirectory:
             try:
                 record = from_line(line)
             except (ValueError, TypeError, KeyError) as error:
-                raise UserError(f"{path} line {number + 1} is not an epoch record ({error}); restore it or delete the run") from None
+                raise UserError(
+                    f"{path} line {number + 1} is not an epoch record ({error}); restore it or delete the run"
+                ) from None
             if record.epoch != number:
-                raise UserError(f"{path} line {number + 1} must be epoch {number}, got {record.epoch}; restore it or delete the run")
+                raise UserError(
+                    f"{path} line {number + 1} must be epoch {number}, got {record.epoch}; restore it or delete the run"
+                )
             records.append(record)
         return records
 

@@ -59,11 +59,7 @@ def build_trainer(config: RunConfig, place: Place) -> Trainer:
         device=device,
         shuffle=config.shuffle,
     )
-    if config.batch.multipliers[0] > task.batches_per_epoch:
-        raise UserError(
-            f"batch.multipliers must not exceed the {task.batches_per_epoch} batches of an epoch, "
-            f"got {config.batch.multipliers[0]}; choose a smaller multiple or batch.per_worker"
-        )
+    check_multiples(config, task.batches_per_epoch)
     with private_randomness(seed_for(config.seed, "model"), torch.device("cpu")):
         model = build_model(config.model.name, task.facts, config.model.settings)
     model.to(device)
@@ -84,9 +80,7 @@ def build_trainer(config: RunConfig, place: Place) -> Trainer:
         task=task,
         model=model,
         layout=layout,
-        aggregator=Aggregator(
-            compressor, error_feedback=config.compressor.error_feedback, combine=config.aggregate
-        ),
+        aggregator=Aggregator(compressor, error_feedback=config.compressor.error_feedback, combine=config.aggregate),
         scheduler=build_scheduler(config.scheduler.name, config.scheduler.settings, config.statistic),
         problem=problem_of(config, layout, compressor),
         levels=config.compressor.levels,
@@ -101,12 +95,19 @@ def build_trainer(config: RunConfig, place: Place) -> Trainer:
             torch.zeros(layout.size, device=device),
             guarded=config.on_nonfinite == "skip",
         ),
-        probes=Probes(
-            make_compressor, eigenvalue_every=config.probe.eigenvalue, overlap_every=config.probe.overlap
-        ),
+        probes=Probes(make_compressor, eigenvalue_every=config.probe.eigenvalue, overlap_every=config.probe.overlap),
         clip_norm=config.optimizer.clip_norm,
         skip_nonfinite=config.on_nonfinite == "skip",
     )
+
+
+def check_multiples(config: RunConfig, batches_per_epoch: int) -> None:
+    """Raise UserError if an epoch has too few batches for one update at the largest batch multiple."""
+    if config.batch.multipliers[0] > batches_per_epoch:
+        raise UserError(
+            f"batch.multipliers must not exceed the {batches_per_epoch} batches of an epoch, "
+            f"got {config.batch.multipliers[0]}; choose a smaller multiple or batch.per_worker"
+        )
 
 
 def problem_of(config: RunConfig, layout: Layout, compressor: Compressor) -> Problem:

@@ -24,8 +24,8 @@ def main(overrides: list[str]) -> int:
 
     if "RANK" not in os.environ:
         say(
-            "accordion-bench: this module is started by torchrun (torchrun --nproc-per-node 4 -m accordion_bench.worker ...); "
-            "without it use accordion-bench run"
+            "accordion-bench: this module is started by torchrun "
+            "(torchrun --nproc-per-node 4 -m accordion_bench.worker ...); without it use accordion-bench run"
         )
         return 2
     process = os.environ["RANK"]
