@@ -95,7 +95,9 @@ class Sweep:
             time.sleep(POLL_SECONDS)
             self.waiting = [job for job in self.elsewhere if state_of(job.config) != "running"]
             self.elsewhere = [job for job in self.elsewhere if job not in self.waiting]
-        return bool(self.waiting)
+        while self.waiting and state_of(self.waiting[0].config) == "diverged":  # in another sweep's hands
+            self.diverged.append(self.waiting.pop(0))
+        return bool(self.waiting) or (bool(self.elsewhere) and not self.running and self._wait())
 
     def _run_here(self, job: Job) -> None:
         from accordion_bench.launch import launch
