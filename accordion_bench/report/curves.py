@@ -18,7 +18,7 @@ from accordion_bench.traffic import Traffic
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-LOG_FROM = 10.0  # the axis of floats is logarithmic when totals differ by more than this factor
+LOG_FROM = 4.0  # the axis of floats is logarithmic when totals differ by more than this factor
 EDGE = 0.1  # share of points at the bad end (the first epochs) that the axis of the metric may leave out
 LONG, WINDOW = 100, 5  # runs of so many epochs are drawn as running means of so many, or lines hide one another
 MOST = {"accuracy": 100.0}  # no interval reaches beyond what a metric can be
@@ -84,6 +84,9 @@ def draw_group(pair: Sequence[Axes], group: Sequence[RowRecords], overlay: bool,
     if max(totals) > LOG_FROM * min(totals) > 0:
         right.set_xscale("log")
         right.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        low, high = right.get_ylim()
+        both = [pair for curve in curves if curve for pair in zip(curve.floats, curve.values, strict=True)]
+        right.set_xlim(left=0.8 * min(x for x, y in both if low <= y <= high) / unit)  # not where no line is seen
     extras = _legend_extras(banded, dashed) + [legend_entry("critical regimes")] * bool(regimes)
     right.legend(handles=handles + extras, loc="center left", bbox_to_anchor=(1.02, 0.5))
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 INCHES_PER_LAYER = 0.16
+MOST_INCHES = 7.0  # or a network of a hundred layers needs more than a page
 MOST_NAMES = 30  # above this only every second, third, ... layer is named
 
 
@@ -38,7 +39,7 @@ class Changes:
     @property
     def heights(self) -> list[float]:
         """Inches of the panels."""
-        heat = [max(1.6, INCHES_PER_LAYER * len(self.level_LE))] if self.level_LE else []
+        heat = [min(max(1.6, INCHES_PER_LAYER * len(self.level_LE)), MOST_INCHES)] if self.level_LE else []
         return heat + [1.3] * bool(self.multiple_E)
 
 
