@@ -21,6 +21,7 @@ COMMANDS = {
     "tables": "print and write tables of finished runs, with the paper's numbers beside them",
     "figures": "draw curves and levels of finished runs",
     "list": "show every run with its state, progress and last metric",
+    "verify": "check that stored runs are whole and are what they say they are",
     "audit": "explain the paper's own columns without training anything",
     "plan": "say what a run will send and how long that takes on a network, before it starts",
     "check": "test a compressor or scheduler, yours or a registered one, against its promises",

@@ -111,6 +111,7 @@ class Scheduler(ABC):
     statistic: str = "local"  # "local": worker 0's gradient; "aggregated": the averaged update, needs no broadcast
     needs_eigenvalue: bool = False
     needs_errors: bool = False  # EpochStatistics.errors_LK and Problem.words_LK
+    may_stop: bool = False  # a decision may end the run before its last epoch
 
     def probes(self, epoch: int) -> bool:
         """Whether `decide` reads the costly statistics (eigenvalue, errors_LK) at the end of this epoch.

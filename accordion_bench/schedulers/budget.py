@@ -26,6 +26,8 @@ class Budget(Scheduler):
             small for one epoch.
     """
 
+    may_stop = True
+
     def __init__(self, *, reference_epochs: int, index: int | None = None, reference_index: int | None = None) -> None:
         if reference_epochs < 1:
             raise UserError(
