@@ -17,9 +17,8 @@ from accordion_bench.errors import UserError
 from accordion_bench.parsing import from_mapping
 from accordion_bench.plan import Plan, make_plan
 from accordion_bench.records import RunDirectory
-from accordion_bench.report.figure_overlap import overlaps
 from accordion_bench.report.figure_paper import draw, figure_names
-from accordion_bench.report.figure_regimes import critical_by_eigenvalue, critical_by_norm, eigenvalues
+from accordion_bench.report.figure_regimes import critical_by_eigenvalue, critical_by_norm
 from accordion_bench.report.runs import FinishedRun, read_run
 from accordion_bench.report.shading import spans
 from accordion_bench.tablespec import DRAWINGS, Row, RowRuns, Table, load_table, parse_text, table_names
@@ -208,7 +207,7 @@ def test_both_quantities_are_put_to_the_test_of_algorithm_1(tmp_path: Path):
     run = measured_run(tmp_path / "seed-1", norms, curvature)
     assert critical_by_norm(run) == [True, True, True, True, False, False, True, True]
     assert critical_by_eigenvalue(run) == [True, True, True, True, True, True, False, False]
-    assert eigenvalues(run) == curvature
+    assert run.measured("eigenvalue") == curvature
 
 
 def test_a_falling_learning_rate_is_critical_for_both(tmp_path: Path):
@@ -223,6 +222,15 @@ def test_an_eigenvalue_that_is_due_and_missing_is_the_one_before_it(tmp_path: Pa
     assert critical_by_eigenvalue(run) == [True, True, True, True, False, False, True, True]
 
 
+def test_a_damaged_measurement_is_left_out(tmp_path: Path):
+    run = measured_run(tmp_path / "seed-1", [8.0] * 4, {1: 1.0, 3: 2.0})
+    broken = [
+        replace(epoch, extra={"eigenvalue": value})
+        for epoch, value in zip(run.epochs, ([1], 2.0, [], ["x"]), strict=True)
+    ]
+    assert replace(run, epochs=tuple(broken)).measured("eigenvalue") == {0: 1.0}
+
+
 def _figure_table(runs: dict[str, FinishedRun], tmp_path: Path, **keys: Any) -> tuple[Table, list[RowRuns]]:
     rows = [(Row("PowerSGD", label, "accordion", ()), {1: tmp_path / label / "seed-1"}) for label in runs]
     table, found = table_of(rows)
@@ -234,7 +242,7 @@ def test_regimes_and_overlap_are_drawn_where_they_were_measured(tmp_path: Path):
         "measured": measured_run(tmp_path / "measured" / "seed-1", [8.0] * 4, {1: 1.0, 3: 2.0}, overlap={1: 20.0}),
         "plain": measured_run(tmp_path / "plain" / "seed-1", [8.0] * 4, {}),
     }
-    assert overlaps(runs["measured"]) == {1: 20.0}
+    assert runs["measured"].measured("overlap") == {1: 20.0}
     table, rows = _figure_table(runs, tmp_path, figure="3", draw=("regimes", "overlap"), name="fig")
     first = draw(table, rows, output=tmp_path / "a")
     names = ["regimes-powersgd-measured.png", "regimes-powersgd-measured.svg", "overlap.png", "overlap.svg"]

@@ -6,8 +6,9 @@ Only finished, consistent runs enter a number. Everything else is in `RowResult.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from accordion_bench.network import Network
@@ -18,6 +19,8 @@ from accordion_bench.tablespec import Row, RowRuns, Table
 
 if TYPE_CHECKING:
     import pandas as pd
+
+Check = Callable[[Path], list[str]]
 
 PAPER_SCALE = "paper"
 QUANTITIES = (
@@ -70,7 +73,13 @@ class RowResult:
 
 
 def aggregate(
-    table: Table, rows: list[RowRuns], *, metric: str = "final", ci: str = "student", network: Network
+    table: Table,
+    rows: list[RowRuns],
+    *,
+    metric: str = "final",
+    ci: str = "student",
+    network: Network,
+    check: Check | None = None,
 ) -> list[RowResult]:
     """Every row with its numbers, in the order given.
 
@@ -80,13 +89,14 @@ def aggregate(
         metric: "final", "best" or "last<k>", of the task's metric.
         ci: "student" or "normal".
         network: on which the modelled time is computed.
+        check: what is wrong with a run's directory (verify.problems); runs with problems enter no number.
 
     Raises:
         UserError: if metric or ci is none of these, or published keys match nothing; never for what a run holds.
     """
     check_metric(metric)
     check_kind(ci)
-    records = read_rows(table, rows)
+    records = read_rows(table, rows, check)
     frame = run_frame(records, metric=metric, network=network)
     estimates_of = [_estimates(frame[frame["row"] == record.row_runs.row.id], ci) for record in records]
     baselines = {
@@ -149,19 +159,29 @@ def _ratios(baseline: Mapping[str, Estimate], own: Mapping[str, Estimate]) -> di
     }
 
 
-def read_rows(table: Table, rows: list[RowRuns]) -> list[RowRecords]:
+def read_rows(table: Table, rows: list[RowRuns], check: Check | None = None) -> list[RowRecords]:
     """The rows' runs, with those at another scale than their table or baseline turned into problems.
 
     Rows whose role is "other" may differ from the baseline in length (an equal budget), but not in data. UserError if a
     row's published keys match nothing.
     """
-    records = [read_row(row) for row in rows]
+    records = [_checked(read_row(row), check) for row in rows]
     scales = {
         record.row_runs.row.group: _scale(record.runs[0])
         for record in records
         if record.row_runs.row.role == "low" and record.runs
     }
     return [_keep(record, table.scale == PAPER_SCALE, scales.get(record.row_runs.row.group)) for record in records]
+
+
+def _checked(record: RowRecords, check: Check | None) -> RowRecords:
+    """Finished runs that fail the check turned into problems."""
+    if check is None:
+        return record
+    found = {run.seed: check(record.row_runs.directories[run.seed]) for run in record.runs}
+    failed = [Problem(seed, "damaged", f"not verified: {lines[0]}") for seed, lines in found.items() if lines]
+    runs = tuple(run for run in record.runs if not found[run.seed])
+    return RowRecords(record.row_runs, runs, (*record.problems, *failed))
 
 
 def published_of(row: Row) -> published.PublishedRow | None:

@@ -9,7 +9,7 @@ from accordion_bench.report import published, style
 from accordion_bench.report.aggregate import PAPER_SCALE, read_rows
 from accordion_bench.report.estimates import estimate
 from accordion_bench.report.figures import set_title
-from accordion_bench.report.runs import FinishedRun, RowRecords
+from accordion_bench.report.runs import RowRecords
 from accordion_bench.report.shading import legend_entry, shade
 from accordion_bench.tablespec import RowRuns, Table
 
@@ -34,7 +34,7 @@ def make_overlap(table: Table, rows: list[RowRuns], *, output: Path) -> list[Pat
     """
     from matplotlib import rc_context
 
-    records = [record for record in read_rows(table, rows) if any(overlaps(run) for run in record.runs)]
+    records = [record for record in read_rows(table, rows) if any(run.measured("overlap") for run in record.runs)]
     if not records:
         return []
     with rc_context(style.SETTINGS):
@@ -45,17 +45,12 @@ def make_overlap(table: Table, rows: list[RowRuns], *, output: Path) -> list[Pat
         return style.save(figure, output, f"{table.name}-overlap")
 
 
-def overlaps(run: FinishedRun) -> dict[int, float]:
-    """Epoch -> overlap in percent measured at its end."""
-    return {epoch.epoch: float(epoch.extra["overlap"][0]) for epoch in run.epochs if "overlap" in epoch.extra}
-
-
 def _draw(axes: Axes, records: list[RowRecords], paper: bool) -> None:
     from matplotlib.ticker import MaxNLocator
 
     looks = style.styles([record.row_runs.row.role for record in records])
     for record, (colour, marker) in zip(records, looks, strict=True):
-        series = [overlaps(run) for run in record.runs]
+        series = [run.measured("overlap") for run in record.runs]
         epochs = sorted(set.intersection(*(set(values) for values in series)))
         estimates = [estimate([values[epoch] for values in series]) for epoch in epochs]
         there = [value for value in estimates if value is not None]

@@ -39,7 +39,7 @@ def make_regimes(table: Table, rows: list[RowRuns], *, output: Path) -> list[Pat
     paths: list[Path] = []
     with rc_context(style.SETTINGS):
         for record in read_rows(table, rows):
-            measured = [run for run in record.runs if eigenvalues(run)]
+            measured = [run for run in record.runs if run.measured("eigenvalue")]
             if not measured:
                 continue
             run, row = measured[0], record.row_runs.row
@@ -47,7 +47,7 @@ def make_regimes(table: Table, rows: list[RowRuns], *, output: Path) -> list[Pat
             upper, lower = figure.subplots(2, 1, sharex=True)
             norm_E, eigenvalue_E = critical_by_norm(run), critical_by_eigenvalue(run)
             _draw(upper, run, {epoch.epoch: epoch.norm for epoch in run.epochs}, norm_E, "gradient norm of an epoch")
-            _draw(lower, run, eigenvalues(run), eigenvalue_E, "top Hessian eigenvalue")
+            _draw(lower, run, run.measured("eigenvalue"), eigenvalue_E, "top Hessian eigenvalue")
             same = sum(one == other for one, other in zip(norm_E, eigenvalue_E, strict=True))
             upper.set_title("decided by the gradient norm")
             lower.set_title(f"decided by the eigenvalue: the same in {same} of {len(norm_E)} epochs")
@@ -58,11 +58,6 @@ def make_regimes(table: Table, rows: list[RowRuns], *, output: Path) -> list[Pat
     return paths
 
 
-def eigenvalues(run: FinishedRun) -> dict[int, float]:
-    """Epoch -> the top eigenvalue measured at its end."""
-    return {epoch.epoch: float(epoch.extra["eigenvalue"][0]) for epoch in run.epochs if "eigenvalue" in epoch.extra}
-
-
 def critical_by_norm(run: FinishedRun) -> list[bool]:
     """Which epochs the test on the whole model's gradient norm calls critical."""
     updates = [epoch.updates for epoch in run.epochs]
@@ -71,7 +66,7 @@ def critical_by_norm(run: FinishedRun) -> list[bool]:
 
 def critical_by_eigenvalue(run: FinishedRun) -> list[bool]:
     """The same for the eigenvalue; where it was not measured at a comparison, the one before it counts."""
-    known, values, latest = eigenvalues(run), [], math.nan
+    known, values, latest = run.measured("eigenvalue"), [], math.nan
     for epoch in run.epochs:
         latest = known.get(epoch.epoch, latest)
         values.append(latest)
@@ -80,11 +75,11 @@ def critical_by_eigenvalue(run: FinishedRun) -> list[bool]:
 
 def cost(run: FinishedRun) -> str:
     """What the eigenvalue cost, in words."""
-    extras = [epoch.extra for epoch in run.epochs if "eigenvalue" in epoch.extra]
-    products = sum(extra["eigenvalue_products"][0] for extra in extras) / len(extras)
-    seconds = sum(extra["eigenvalue_seconds"][0] for extra in extras)
-    share = 100 * seconds / run.summary.training_seconds if run.summary.training_seconds else math.nan
-    each = f"{products:.0f} Hessian-vector products, {seconds / len(extras):.2g} s each time"
+    products, seconds = (list(run.measured(f"eigenvalue_{name}").values()) for name in ("products", "seconds"))
+    if not products or not seconds:
+        return "cost not recorded"
+    share = 100 * sum(seconds) / run.summary.training_seconds if run.summary.training_seconds else math.nan
+    each = f"{sum(products) / len(products):.0f} Hessian-vector products, {sum(seconds) / len(seconds):.2g} s each time"
     return f"{each}, in all {share:.0f} % of the training time"
 
 

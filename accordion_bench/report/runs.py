@@ -68,6 +68,15 @@ class FinishedRun:
         """The compressor's ladder, most compressed first."""
         return tuple(self.config["compressor"]["levels"])
 
+    def measured(self, name: str) -> dict[int, float]:
+        """Epoch -> what a probe measured at its end, under its name in EpochRecord.extra; without damaged values."""
+        values = {epoch.epoch: epoch.extra.get(name) for epoch in self.epochs}
+        return {
+            epoch: float(value[0])
+            for epoch, value in values.items()
+            if isinstance(value, list) and value and isinstance(value[0], (int, float))
+        }
+
     def metric(self, which: str) -> float | None:
         """The task's metric: "final", "best" or "last<k>" (mean of the last k epochs; None if there are fewer)."""
         if which == "final":

@@ -9,7 +9,7 @@ from pathlib import Path
 from accordion_bench.errors import UserError
 from accordion_bench.network import find_network
 from accordion_bench.records import write_atomically
-from accordion_bench.report.aggregate import RowResult, aggregate
+from accordion_bench.report.aggregate import Check, RowResult, aggregate
 from accordion_bench.report.layout import build_sheet
 from accordion_bench.report.page import page
 from accordion_bench.report.render import csv_text, latex, markdown
@@ -47,6 +47,7 @@ def make_tables(
     ci: str = "student",
     network: str = "paper",
     formats: Sequence[str] = tuple(FORMATS),
+    check: Check | None = None,
 ) -> list[TableText]:
     """Write <output>/<name>.md, .csv, .tex and .html for every table, and return what the terminal should show.
 
@@ -57,6 +58,7 @@ def make_tables(
         ci: "student" or "normal".
         network: a name in NETWORKS, for the modelled time.
         formats: any of FORMATS.
+        check: what is wrong with a run's directory (verify.problems); runs with problems are named, not counted.
 
     Raises:
         UserError: if an argument is none of these, published keys match nothing, or output cannot be written. A
@@ -70,7 +72,7 @@ def make_tables(
     on = find_network(network)
     written = []
     for table, rows in tables:
-        results = aggregate(table, rows, metric=metric, ci=ci, network=on)
+        results = aggregate(table, rows, metric=metric, ci=ci, network=on, check=check)
         sheet = build_sheet(table, results, metric=metric, ci=ci, network=on)
         written.append(_written(sheet, results, output, formats))
     return written
