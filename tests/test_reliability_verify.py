@@ -188,6 +188,26 @@ def test_the_command_names_every_problem_and_says_so_in_its_exit_code(
     assert "no run in" in capsys.readouterr().err
 
 
+def test_tables_count_no_run_that_is_not_what_it_says(
+    copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    overrides = [override for override in faults.SMALL if not override.startswith("checkpoint")]
+    row = {"group": "small", "label": "Accordion", "role": "other", "overrides": []}
+    table = {"title": "Small", "number": None, "scale": "small", "seeds": [1], "base": overrides, "rows": [row]}
+    (tmp_path / "small.yaml").write_text(json.dumps(table))
+    command = ["tables", str(tmp_path / "small.yaml"), "--results", str(copy.parents[2])]
+    accuracy = f"{RunDirectory(copy).read_epochs()[-1].metrics['accuracy']:.1f}"
+    assert main(command) == 0
+    assert accuracy in capsys.readouterr().out
+    edit(copy, in_last(learning_rate=0.3))
+    assert main(command) == 0
+    output = capsys.readouterr().out
+    assert accuracy not in output
+    assert "not verified: epoch 3: learning rate 0.3, scheduled 0.08" in output
+    assert main([*command, "--unverified"]) == 0
+    assert accuracy in capsys.readouterr().out
+
+
 def test_the_quick_check_does_without_torch(copy: Path) -> None:
     code = (
         "import sys; from accordion_bench.cli import main; "

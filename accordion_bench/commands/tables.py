@@ -34,13 +34,26 @@ def main(arguments: list[str]) -> int:
         help="student (default) or normal (the published code's 1.96 s / sqrt(n))",
     )
     parser.add_argument("--network", default="paper", metavar="NAME", help="for the modelled time (default: paper)")
+    parser.add_argument(
+        "--unverified",
+        action="store_true",
+        help="also count runs that verify --quick finds fault with",
+    )
     options = parser.parse_args(arguments)
 
     from accordion_bench.report.tables import make_tables
+    from accordion_bench.verify import problems
 
     output = Path(options.output or Path(options.results) / "tables")
     tables = chosen_tables(options.names, options.results)
-    written = make_tables(tables, output=output, metric=options.metric, ci=options.ci, network=options.network)
+    written = make_tables(
+        tables,
+        output=output,
+        metric=options.metric,
+        ci=options.ci,
+        network=options.network,
+        check=None if options.unverified else problems,
+    )
     print("\n\n".join(table.text.strip() for table in written))
     print(f"\nwritten to {output}: " + ", ".join(path.name for table in written for path in table.paths))
     return 0
