@@ -92,6 +92,8 @@ class Probes:
             for _ in range(POWER_STEPS):
                 rest_HN = statistic.sum_N.clone().unsqueeze(0)
                 compressor.reduce(rest_HN, alone)
+                if not compressor.state_dict():  # nothing to warm up
+                    break
             pairs = [
                 (rest_HN[0, slot.start : slot.stop].norm(), statistic.sum_N[slot.start : slot.stop].norm())
                 for slot in layout.layers

@@ -200,7 +200,8 @@ def _progress(config: RunConfig, trainer: Trainer, silent: bool) -> Progress:
         config,
         silent=silent,
         examples_per_batch=config.batch.per_worker * config.workers,
-        low_floats=trainer.problem.floats_per_step[-1],
+        # What depends on the data has no announced cost to compare with.
+        low_floats=0.0 if trainer.aggregator.compressor.data_dependent else trainer.problem.floats_per_step[-1],
         metric=trainer.task.metric,
     )
 
