@@ -17,7 +17,7 @@ conf/table/<name>.yaml:
 A figure of the paper is such a file too, with any of these keys:
 
     figure: 6                       # its number, or 4a
-    draw: [curves, levels]          # what `accordion-bench figures` makes of it, these two by default; see DRAWINGS
+    draw: [curves, levels]          # what `accordion-bench figures` makes of it; curves, levels, rates by default
     shade: low in critical regimes  # the label of the row whose critical epochs are shaded in the curves
     rows_of: 1                      # instead of seeds, scale and rows: those of another table, or of several, each
                                     # with what is added to its groups' names: {1: CIFAR-10, 2: CIFAR-100}
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 FIGURE_KEYS = ("figure", "draw", "shade", "rows_of")
 TABLE_KEYS = ("title", "number", "scale", "seeds", "base", "rows", *FIGURE_KEYS)
-DRAWINGS = ("curves", "levels", "regimes", "overlap")
+DRAWINGS = ("curves", "levels", "rates", "regimes", "overlap")
 ROW_KEYS = ("group", "label", "role", "overrides", "published")
 PUBLISHED_KEYS = ("table", "dataset", "network", "level")
 ROLES = ("low", "high", "accordion", "other")
@@ -95,7 +95,7 @@ class Table:
     number: int | None = None
     given: str = ""
     figure: str = ""
-    draw: tuple[str, ...] = ("curves", "levels")
+    draw: tuple[str, ...] = ("curves", "levels", "rates")
     shade: str = ""
     rows_of: tuple[str, ...] = ()
 

@@ -18,6 +18,7 @@ from accordion_bench.parsing import from_mapping
 from accordion_bench.plan import Plan, make_plan
 from accordion_bench.records import RunDirectory
 from accordion_bench.report.figure_paper import draw, figure_names
+from accordion_bench.report.figure_rates import rates
 from accordion_bench.report.figure_regimes import critical_by_eigenvalue, critical_by_norm
 from accordion_bench.report.runs import FinishedRun, read_run
 from accordion_bench.report.shading import spans
@@ -86,7 +87,7 @@ def test_rows_of_several_tables_keep_their_groups_apart():
         ("{title: t, rows_of: {1: [a]}}", "rows_of: 1 must be one line of text"),
         ("{title: t, rows_of: {1: null, 2: null}}", "has the row 'ResNet-18/rank 2' twice"),
         ("{title: t, rows_of: 1, seeds: [1]}", "unknown key 'seeds'"),
-        ("{title: t, rows_of: 1, draw: [curve]}", "draw must be a list of curves, levels, regimes, overlap"),
+        ("{title: t, rows_of: 1, draw: [curve]}", "draw must be a list of curves, levels, rates, regimes, overlap"),
         ("{title: t, rows_of: 1, draw: []}", "draw must be a list of"),
         ("{title: t, rows_of: 1, shade: rank 3}", "shade must be a row's label, got 'rank 3'"),
         ("{title: t, rows_of: 1, figure: [6]}", "figure must be the paper's number of it"),
@@ -255,6 +256,27 @@ def test_regimes_and_overlap_are_drawn_where_they_were_measured(tmp_path: Path):
 def _text(svg: Path) -> str:
     """Matplotlib writes text as outlines and names it in a comment."""
     return svg.read_text()
+
+
+def test_rates_are_means_over_seeds_where_all_of_them_report(tmp_path: Path):
+    runs = [measured_run(tmp_path / name / "seed-1", [8.0] * 2, {}) for name in "ab"]
+    reported = [
+        replace(run, epochs=tuple(replace(epoch, extra={"sent_fraction_L": sent_L}) for epoch in run.epochs))
+        for run, sent_L in zip(runs, ([0.01, 0.2, 0.0], [0.03, 0.4, 0.0]), strict=True)
+    ]
+    assert rates(reported) == [pytest.approx([2.0, 2.0]), pytest.approx([30.0, 30.0]), [0.0, 0.0]]
+    assert rates([reported[0], runs[1]]) == []
+    assert rates([]) == []
+
+
+def test_rates_are_drawn_where_they_were_reported(tmp_path: Path):
+    run = measured_run(tmp_path / "adacomp" / "seed-1", [8.0] * 3, {})
+    table, rows = _figure_table({"adacomp": run}, tmp_path, draw=("rates",), name="fig")
+    assert draw(table, rows, output=tmp_path / "a") == []
+    told = [replace(epoch, extra={"sent_fraction_L": [0.01, 0.2, 0.0]}) for epoch in run.epochs]
+    RunDirectory(tmp_path / "adacomp" / "seed-1").write_epochs(told)
+    paths = draw(table, rows, output=tmp_path / "a")
+    assert [path.name for path in paths] == ["fig-rates-powersgd-adacomp.png", "fig-rates-powersgd-adacomp.svg"]
 
 
 def test_critical_epochs_are_merged_into_stripes():

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from accordion_bench.report.figure_overlap import make_overlap
+from accordion_bench.report.figure_rates import make_rates
 from accordion_bench.report.figure_regimes import make_regimes
 from accordion_bench.report.figures import make_curves, make_levels
 from accordion_bench.tablespec import RowRuns, Table
@@ -14,6 +15,7 @@ from accordion_bench.tablespec import RowRuns, Table
 MAKERS: dict[str, Callable[..., list[Path]]] = {
     "curves": make_curves,
     "levels": make_levels,
+    "rates": make_rates,
     "regimes": make_regimes,
     "overlap": make_overlap,
 }
