@@ -2,18 +2,23 @@
 
 The counts come from the compressor's own `cost` and the scheduler's own decisions, so they are exactly what the meter
 counts later wherever the decisions do not depend on the data. Where they do, two imagined runs bracket it: a calm one,
-whose gradient never changes, and a restless one, whose gradient changes beyond any threshold all the time.
+whose gradient never changes and is approximated without error, and a restless one, whose gradient changes beyond any
+threshold all the time and is not approximated at all. Gradient traffic only: a scheduler's statistics, a few words per
+layer and epoch, are not in it. CIFAR is taken to have its official size, so that no file is needed.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import Any
 
 from accordion_bench import network
 from accordion_bench.config import RunConfig
+from accordion_bench.datasets.base import check_limit
 from accordion_bench.lr_schedule import LRSchedule
-from accordion_bench.progress import human_count, human_time
 from accordion_bench.schedulers import build_scheduler
 from accordion_bench.schedulers.base import EpochStatistics, Problem, Scheduler
 from accordion_bench.traffic import BYTES_PER_FLOAT, Traffic
@@ -25,13 +30,33 @@ OFFICIAL_IMAGES = {  # name -> (training images, channels, size, classes); needs
 
 
 @dataclass(frozen=True)
+class Rung:
+    """One level and batch size, if every layer uses it.
+
+    Attributes:
+        batch_multiple: backward passes per update.
+        updates_per_epoch: optimiser steps.
+        floats_per_update: words of one worker.
+        collectives_per_update: gradient collectives.
+        communication_seconds_per_epoch: modelled on the network, nothing overlapping.
+    """
+
+    level: float
+    batch_multiple: int
+    updates_per_epoch: int
+    floats_per_update: float
+    collectives_per_update: int
+    communication_seconds_per_epoch: float
+
+
+@dataclass(frozen=True)
 class Course:
     """One way the run can go.
 
     Attributes:
         updates: optimiser steps of the whole run.
         epochs: epochs of the whole run (a scheduler may stop early).
-        traffic: of one worker over the whole run.
+        traffic: of one worker over the whole run, by kind of gradient collective.
         communication_seconds: modelled on the network, nothing overlapping.
     """
 
@@ -49,9 +74,8 @@ class Plan:
 
     Attributes:
         batches_per_epoch: base batches per worker and epoch.
-        floats_per_update: words of one worker at every level of the ladder.
-        collectives_per_update: gradient collectives at every level.
-        memory_bytes: per process with one hosted worker: what training keeps besides activations.
+        rungs: every level with every batch multiple.
+        memory_bytes: of a process that hosts one worker: what training keeps between updates, besides the data.
         calm, restless: the two courses; equal where the decisions do not depend on the data.
         estimated: the compressor's payload depends on the data, so the words are its own estimate.
     """
@@ -60,9 +84,7 @@ class Plan:
     network: str
     parameters: int
     batches_per_epoch: int
-    levels: tuple[float, ...]
-    floats_per_update: tuple[float, ...]
-    collectives_per_update: tuple[int, ...]
+    rungs: tuple[Rung, ...]
     memory_bytes: dict[str, int]
     calm: Course
     restless: Course
@@ -79,15 +101,20 @@ class Plan:
 
 
 def make_plan(config: RunConfig) -> Plan:
-    """Plan a run; loads torch to build the model's shapes, and the data only where its size is not official."""
+    """Plan a run; loads torch to build the model's shapes, and the data only where its size is not official.
+
+    Raises:
+        UserError: whatever would keep the run from starting on these data.
+    """
     import torch
 
     from accordion_bench.compressors import build_compressor
     from accordion_bench.gradients import Layout
     from accordion_bench.models import build_model
-    from accordion_bench.run import problem_of
+    from accordion_bench.run import check_multiples, problem_of
 
     facts, batches = _facts(config)
+    check_multiples(config, batches)
     with torch.device("meta"):
         layout = Layout.of(build_model(config.model.name, facts, config.model.settings))
     compressor = build_compressor(
@@ -99,33 +126,55 @@ def make_plan(config: RunConfig) -> Plan:
     )
     problem = problem_of(config, layout, compressor)
 
+    @cache
     def cost(level_index_L: tuple[int, ...]) -> Traffic:
         return compressor.cost([config.compressor.levels[index] for index in level_index_L])
 
     scheduler = build_scheduler(config.scheduler.name, config.scheduler.settings, config.statistic)
-    courses = [_course(config, scheduler, problem, batches, cost, restless) for restless in (False, True)]
-    uniform = [cost((rung,) * len(layout.layers)) for rung in range(len(config.compressor.levels))]
-    buffer = BYTES_PER_FLOAT * layout.size
+    calm, restless = (_course(config, scheduler, problem, batches, cost, restless) for restless in (False, True))
     return Plan(
         title=config.title,
         network=config.network,
         parameters=layout.size,
         batches_per_epoch=batches,
-        levels=config.compressor.levels,
-        floats_per_update=tuple(traffic.floats_per_worker for traffic in uniform),
-        collectives_per_update=tuple(traffic.collectives for traffic in uniform),
-        memory_bytes={
-            "parameters": buffer,
-            "gradient": buffer,
-            "update": buffer,
-            "momentum": buffer if config.optimizer.momentum else 0,
-            "error memory": buffer if config.compressor.error_feedback else 0,
-            "gradient summed over the epoch": buffer,
-        },
-        calm=courses[0],
-        restless=courses[1],
-        estimated=getattr(compressor, "data_dependent", False),
+        rungs=tuple(
+            _rung(config, level, multiple, batches // multiple, cost((index,) * len(layout.layers)))
+            for index, level in enumerate(config.compressor.levels)
+            for multiple in config.batch.multipliers
+        ),
+        memory_bytes=_memory(config, BYTES_PER_FLOAT * layout.size, compressor.own_buffers),
+        calm=calm,
+        restless=restless,
+        estimated=compressor.data_dependent,
     )
+
+
+def _rung(config: RunConfig, level: float, multiple: int, updates: int, cost: Traffic) -> Rung:
+    return Rung(
+        level=level,
+        batch_multiple=multiple,
+        updates_per_epoch=updates,
+        floats_per_update=cost.floats_per_worker,
+        collectives_per_update=cost.collectives,
+        communication_seconds_per_epoch=_seconds(config, cost.times(updates)),
+    )
+
+
+def _seconds(config: RunConfig, traffic: Traffic) -> float:
+    return network.seconds(traffic, config.workers, network.find_network(config.network))
+
+
+def _memory(config: RunConfig, buffer: int, own_buffers: int) -> dict[str, int]:
+    """What is kept, in bytes: multiples of the flat buffer. The next error memory is written beside the present one."""
+    return {
+        "parameters": buffer,
+        "gradient": buffer,
+        "update": buffer,
+        "momentum": buffer if config.optimizer.momentum else 0,
+        "error memory": 2 * buffer if config.compressor.error_feedback else 0,
+        "compressor": own_buffers * buffer,
+        "gradient summed over the epoch": buffer,
+    }
 
 
 def _facts(config: RunConfig) -> tuple[dict[str, Any], int]:
@@ -143,26 +192,32 @@ def _facts(config: RunConfig) -> tuple[dict[str, Any], int]:
             shuffle=config.shuffle,
         )
         return task.facts, task.batches_per_epoch
+    from accordion_bench.tasks.images import images_per_worker
+
     images, channels, size, classes = official
-    share = (config.dataset.limit_train or images) // config.workers
+    if config.dataset.limit_train is not None:
+        check_limit("dataset.limit_train", config.dataset.limit_train, images, "images")
+        images = config.dataset.limit_train
+    share = images_per_worker(images, config.workers, config.batch.per_worker)
     facts = {"kind": "image", "channels": channels, "size": size, "classes": classes}
     return facts, -(-share // config.batch.per_worker)
 
 
 def _course(
-    config: RunConfig, scheduler: Scheduler, problem: Problem, batches: int, cost: Any, restless: bool
+    config: RunConfig,
+    scheduler: Scheduler,
+    problem: Problem,
+    batches: int,
+    cost: Callable[[tuple[int, ...]], Traffic],
+    restless: bool,
 ) -> Course:
     """Follow the scheduler through a run that never was."""
     rates = LRSchedule(config.lr_schedule, config.workers)
     state, decision = scheduler.start(problem)
     total, updates, epoch = Traffic(), 0, 0
-    costs: dict[tuple[int, ...], Traffic] = {}
     while epoch < problem.epochs and not decision.stop:
-        multiple = problem.multiples[decision.batch_index]
-        if decision.level_index_L not in costs:
-            costs[decision.level_index_L] = cost(decision.level_index_L)
-        steps = batches // multiple
-        total = total + costs[decision.level_index_L].times(steps)
+        steps = batches // problem.multiples[decision.batch_index]
+        total = total + cost(tuple(decision.level_index_L)).times(steps)
         updates += steps
         statistics = _imagined(problem, rates, epoch, restless, total.floats_per_worker, steps)
         state, decision = scheduler.decide(state, problem, statistics)
@@ -170,10 +225,10 @@ def _course(
     return Course(
         updates=updates,
         epochs=epoch,
-        traffic=total.as_dict(),
+        traffic={kind: total.as_dict()[kind] for kind in ("mean", "gather")},
         floats_per_worker=total.floats_per_worker,
         collectives=total.collectives,
-        communication_seconds=network.seconds(total, config.workers, network.find_network(config.network)),
+        communication_seconds=_seconds(config, total),
     )
 
 
@@ -182,6 +237,7 @@ def _imagined(
 ) -> EpochStatistics:
     """Statistics of an epoch: the same every time, or larger by more than half from each epoch to the next."""
     layers = len(problem.layers)
+    errors_K = (math.inf if restless else 0.0,) * problem.rungs
     size = 1.6**epoch if restless else 1.0
     mean = 0.1**epoch if restless else 1.0
     return EpochStatistics(
@@ -196,34 +252,5 @@ def _imagined(
         floats_per_worker=floats,
         updates=steps,
         eigenvalue=size,
-        errors_LK=tuple(
-            tuple(1 - (rung + 1) / (problem.rungs + 1) for rung in range(problem.rungs)) for _ in range(layers)
-        ),
-    )
-
-
-def render(plan: Plan) -> str:
-    """The plan as a person reads it."""
-    lines = [plan.title, f"{plan.parameters:,} parameters, {plan.batches_per_epoch} batches per worker and epoch", ""]
-    for level, floats, calls in zip(plan.levels, plan.floats_per_update, plan.collectives_per_update, strict=True):
-        lines.append(f"level {level:g}: {floats:,.0f} floats per worker and update in {calls} collectives")
-    lines.append("")
-    about = "about " if plan.estimated else ""
-    if plan.calm == plan.restless:
-        lines.append(f"{about}{_line(plan.calm, plan.network)}" + ("" if plan.estimated else " (exactly)"))
-    else:
-        lines.append("depends on the gradients:")
-        lines.append(f"  if they never change fast:   {about}{_line(plan.calm, plan.network)}")
-        lines.append(f"  if they always change fast:  {about}{_line(plan.restless, plan.network)}")
-    total = sum(plan.memory_bytes.values())
-    parts = ", ".join(f"{name} {size / 2**20:.0f}" for name, size in plan.memory_bytes.items() if size)
-    lines += ["", f"memory per worker besides activations: {total / 2**20:.0f} MiB ({parts})"]
-    return "\n".join(lines)
-
-
-def _line(course: Course, network_name: str) -> str:
-    return (
-        f"{human_count(course.floats_per_worker)} floats per worker, {course.updates:,} updates in {course.epochs} epochs, "
-        f"{course.collectives:,} collectives, {human_time(course.communication_seconds)} of communication on "
-        f"network {network_name}"
+        errors_LK=(errors_K,) * layers,
     )

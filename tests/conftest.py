@@ -1,4 +1,7 @@
-"""One thread per process and no deadlines: the machine may be small, and nothing here is timed."""
+"""One thread per process and no deadlines: the machine may be small, and nothing here is timed.
+
+Tests marked `long` run when ACCORDION_BENCH_LONG=1 is set.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,14 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before anything imports torch
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("plain", deadline=None)
 settings.load_profile("plain")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what takes minutes unless it is asked for."""
+    if item.get_closest_marker("long") and os.environ.get("ACCORDION_BENCH_LONG") != "1":
+        pytest.skip("takes minutes on a CPU; set ACCORDION_BENCH_LONG=1 to run it")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from typing import Any
 
 import torch
+from shared_data import shared
 from torch import nn
 
 from accordion_bench.models import MODELS, build_model
@@ -50,3 +53,18 @@ COUNTS = [
 def network(name: str, classes: int, settings: dict[str, Any]) -> nn.Module:
     facts = text_facts(classes) if MODELS[name].kind == "text" else image_facts(classes)
     return on_meta(name, facts, **settings)
+
+
+def reference_sections() -> dict[str, tuple[Counter[tuple[int, ...]], list[tuple[int, ...]]]]:
+    """Heading -> (how often each shape occurs, the shapes by first appearance), from the reference description."""
+    text_of_all = shared("reference", "models.md").read_text(encoding="utf-8")
+    sections = {}
+    for text in text_of_all.split("\n## ")[1:]:
+        rows = re.findall(r"^\| ([\dx]+) \| (\d+) \| \d+ x \d+ \|", text, flags=re.MULTILINE)
+        line = re.search(r"^1-D: (.*)$", text, flags=re.MULTILINE)
+        if line is None:
+            continue
+        rows += re.findall(r"\((\d+)\)x(\d+)", line[1])
+        shapes = [(tuple(map(int, shape.split("x"))), int(count)) for shape, count in rows]
+        sections[text.partition("\n")[0]] = (Counter(dict(shapes)), [shape for shape, _ in shapes])
+    return sections

@@ -46,3 +46,13 @@ def write_real_cifar10(root: Path, train: int, test: int) -> None:
         pictures = [Image.open(io.BytesIO(header + blob[offsets[r] : offsets[r + 1]])).convert("RGB") for r in rows]
         pixels = np.stack([np.asarray(picture).transpose(2, 0, 1).reshape(-1) for picture in pictures])
         (out / name).write_bytes(pickle.dumps({"data": pixels, "labels": labels[rows].tolist()}, protocol=4))
+
+
+def write_cifar100_layout(root: Path) -> None:
+    """The images that `write_real_cifar10` has put there, in CIFAR-100's layout and with invented labels 0 .. 99."""
+    source, out = root / "cifar-10-batches-py", root / "cifar-100-python"
+    out.mkdir()
+    for name, parts in {"train": [f"data_batch_{i + 1}" for i in range(5)], "test": ["test_batch"]}.items():
+        pixels = np.concatenate([pickle.loads((source / part).read_bytes())["data"] for part in parts])
+        labels = [number * 7 % 100 for number in range(len(pixels))]
+        (out / name).write_bytes(pickle.dumps({"data": pixels, "fine_labels": labels}, protocol=4))

@@ -6,14 +6,12 @@ reference description lies beside the repository, every shape is compared with i
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from typing import Any
 
 import pytest
 import torch
-from model_cases import COUNTS, image_facts, network, on_meta, text_facts
-from shared_data import shared
+from model_cases import COUNTS, image_facts, network, on_meta, reference_sections, text_facts
 
 from accordion_bench.gradients import Layout
 
@@ -105,21 +103,6 @@ def test_shapes_explain_the_data_sent_in_table_1(name: str, rank: int, epochs: i
     layout = Layout.of(on_meta(name, image_facts()))
     words = sum(rank * (layer.rows + layer.columns) for layer in layout.layers) + layout.size - layout.dense.start
     assert words * 98 * epochs / 1e6 == pytest.approx(millions, abs=0.11)  # the paper truncates
-
-
-def reference_sections() -> dict[str, tuple[Counter[tuple[int, ...]], list[tuple[int, ...]]]]:
-    """Heading -> (how often each shape occurs, the shapes by first appearance), from the reference description."""
-    text_of_all = shared("reference", "models.md").read_text(encoding="utf-8")
-    sections = {}
-    for text in text_of_all.split("\n## ")[1:]:
-        rows = re.findall(r"^\| ([\dx]+) \| (\d+) \| \d+ x \d+ \|", text, flags=re.MULTILINE)
-        line = re.search(r"^1-D: (.*)$", text, flags=re.MULTILINE)
-        if line is None:
-            continue
-        rows += re.findall(r"\((\d+)\)x(\d+)", line[1])
-        shapes = [(tuple(map(int, shape.split("x"))), int(count)) for shape, count in rows]
-        sections[text.partition("\n")[0]] = (Counter(dict(shapes)), [shape for shape, _ in shapes])
-    return sections
 
 
 def test_every_shape_is_that_of_the_reference_description() -> None:

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from accordion_bench.commands.arguments import Parser
 from accordion_bench.errors import UserError
-
-if TYPE_CHECKING:
-    from accordion_bench.sweep import Job
 
 OPTIONS = ("table", "seeds", "rows", "jobs")
 DESCRIPTION = """\
@@ -34,8 +29,8 @@ def main(arguments: list[str]) -> int:
     """Run the command; the exit code."""
     parser = Parser("sweep", DESCRIPTION, EXAMPLES)
     parser.add_argument("settings", nargs="*", metavar="SETTING", help="as above")
-    parser.add_argument("--dry-run", action="store_true", help="list the runs and their states, train nothing")
-    options = parser.parse_args(arguments)
+    parser.add_argument("--dry-run", action="store_true", help="list the runs and what they will send; train nothing")
+    options = parser.parse_intermixed_args(arguments)
     given = options.settings
     chosen = dict(item.split("=", 1) for item in given if item.partition("=")[0] in OPTIONS and "=" in item)
     settings = [item for item in given if item.partition("=")[0] not in OPTIONS or "=" not in item]
@@ -64,22 +59,11 @@ def sweep(chosen: dict[str, str], settings: list[str], dry_run: bool) -> int:
             raise UserError("sweep needs a table or settings; write e.g. accordion-bench sweep table=demo (see --help)")
         jobs = grid_jobs(settings)
     if dry_run:
-        return _list(jobs)
+        from accordion_bench.sweep_plan import listing
+
+        print(listing(jobs))
+        return 0
     Sweep(jobs, at_once).run()
-    return 0
-
-
-def _list(jobs: list[Job]) -> int:
-    """Every run with its state; how many are to do."""
-    from tabulate import tabulate
-
-    from accordion_bench.sweep import state_of
-
-    states = [state_of(job.config) for job in jobs]
-    lines = [(state, job.label, job.config.directory) for state, job in zip(states, jobs, strict=True)]
-    print(tabulate(lines, headers=("state", "run", "directory"), tablefmt="plain", disable_numparse=True))
-    counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
-    print(f"\n{len(jobs)} runs: {counts}")
     return 0
 
 

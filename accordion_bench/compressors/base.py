@@ -31,6 +31,7 @@ class Compressor(ABC):
 
     conserves: bool = True  # what `reduce` promises for one worker; False where the algorithm keeps a memory of its own
     data_dependent: bool = False  # the size of a message depends on the gradient, and `cost` is an upper bound
+    own_buffers: int = 0  # of the flat gradient's size that it keeps for every hosted worker, for plans of memory
     memory_HN: Tensor | None = None  # what Aggregator has added to the gradients of this call, to be read only
 
     def __init__(self, layout: Layout, seed: int, *, error_feedback: bool = True) -> None:
@@ -73,7 +74,7 @@ class Compressor(ABC):
         return traffic
 
     def update_buffer(self, grads_HN: Tensor) -> Tensor:
-        """(N,) to be filled: always the same memory, since fresh memory of this size costs more than a PowerSGD step."""
+        """(N,) to be filled: always the same memory, since fresh memory costs more than a PowerSGD step."""
         if self._update_N is None or self._update_N.dtype != grads_HN.dtype or self._update_N.device != grads_HN.device:
             self._update_N = torch.empty_like(grads_HN[0])
         return self._update_N

@@ -37,6 +37,7 @@ class DGC(Compressor):
 
     gathers = True
     conserves = False
+    own_buffers = 4  # u, v and memory for the next u and v
 
     def __init__(
         self,

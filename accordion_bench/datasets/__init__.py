@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from accordion_bench.datasets.base import ImageData, TextData
 from accordion_bench.errors import UserError
 from accordion_bench.settings import closest, load_object
+
+if TYPE_CHECKING:
+    from accordion_bench.config import DatasetConfig
 
 Loader = Callable[..., "ImageData | TextData"]
 
@@ -79,6 +83,16 @@ def find_loader(name: str, kind: str | None = None) -> Loader:
     """The function that loads a data set. Raises UserError as `find_dataset`."""
     loader: Loader = load_object(find_dataset(name, kind).path, "dataset.name")
     return loader
+
+
+def is_here(dataset: DatasetConfig) -> bool:
+    """Whether a data set can be read without a download. Looks at names only."""
+    entry = find_dataset(dataset.name, dataset.kind)
+    own_files = [value for key, value in dataset.settings.items() if key.endswith("_file")]
+    if entry.files is None or (own_files and all(own_files)):
+        return True
+    files, root = load_object(entry.files, "dataset.name"), Path(dataset.root).expanduser()
+    return not files.missing(root) or bool((root / files.archive).exists())
 
 
 def prepare(name: str, root: str = "data", verify: bool = True) -> str:

@@ -71,12 +71,7 @@ class ImageClassification(Task):
 
         self._train_images, self._train_labels = _on_device(data.train_images, data.train_labels, share.device)
         self._test_images, self._test_labels = _on_device(data.test_images, data.test_labels, share.device)
-        self._per_worker = len(self._train_images) // share.workers
-        if share.batch_per_worker > self._per_worker:
-            raise UserError(
-                f"batch.per_worker must be at most {self._per_worker} ({len(self._train_images)} training images "
-                f"over {share.workers} workers), got {share.batch_per_worker}"
-            )
+        self._per_worker = images_per_worker(len(self._train_images), share.workers, share.batch_per_worker)
 
     @property
     def batches_per_epoch(self) -> int:
@@ -120,6 +115,17 @@ class ImageClassification(Task):
             right, loss = sum_units(len(images), measure, 2, communicator, self._share.device)
         count = len(self._test_labels)
         return {"accuracy": 100 * right / count, "loss": loss / count}
+
+
+def images_per_worker(images: int, workers: int, batch_per_worker: int) -> int:
+    """floor(n / A): every worker's share of n training images; UserError if it is smaller than a batch."""
+    share = images // workers
+    if batch_per_worker > share:
+        raise UserError(
+            f"batch.per_worker must be at most {share} ({images} training images over {workers} workers), "
+            f"got {batch_per_worker}"
+        )
+    return share
 
 
 def _on_device(images: NDArray[np.uint8], labels: NDArray[np.int64], device: torch.device) -> tuple[Tensor, Tensor]:
