@@ -94,19 +94,17 @@ def expand(overrides: Sequence[str]) -> list[list[str]]:
     """
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
-    with explained(overrides):
-        parsed = OverridesParser.create().parse_overrides(list(overrides))
     lists: dict[str, list[str]] = {}
-    for override in parsed:
-        key = override.get_key_element()
-        if not override.is_sweep_override():
-            lists[key] = (
-                [f"{key}={override.get_value_element_as_str()}"] if "=" in (override.input_line or "") else [key]
-            )
-        elif override.is_discrete_sweep():
-            lists[key] = [f"{key}={value}" for value in override.sweep_string_iterator()]
-        else:
-            raise UserError(f"{override.input_line} is a range without steps; list the values: {key}=1,2,3")
+    with explained(overrides):
+        for override in OverridesParser.create().parse_overrides(list(overrides)):
+            key = override.get_key_element()
+            if override.is_discrete_sweep():
+                lists[key] = [f"{key}={value}" for value in override.sweep_string_iterator()]
+            elif override.is_sweep_override():
+                raise UserError(f"{override.input_line} is a range without steps; list the values: {key}=1,2,3")
+            else:
+                value = f"={override.get_value_element_as_str()}" if "=" in (override.input_line or "") else ""
+                lists[key] = [f"{key}{value}"]
     return [list(job) for job in product(*lists.values())]
 
 
@@ -115,26 +113,26 @@ def compose_tree(overrides: Sequence[str]) -> DictConfig:
     from hydra import compose as hydra_compose
     from hydra import initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
-    from hydra.errors import ConfigCompositionException
 
-    try:
-        if GlobalHydra.instance().is_initialized():  # inside a Hydra application
-            return hydra_compose(CONFIG_NAME, list(overrides))
-        with initialize_config_dir(str(conf_directory()), version_base=VERSION_BASE):
-            return hydra_compose(CONFIG_NAME, list(overrides))
-    except ValueError as error:  # a group that is given a number, an index into a list that is none
-        raise ConfigCompositionException(str(error)) from error
+    if GlobalHydra.instance().is_initialized():  # inside a Hydra application
+        return hydra_compose(CONFIG_NAME, list(overrides))
+    with initialize_config_dir(str(conf_directory()), version_base=VERSION_BASE):
+        return hydra_compose(CONFIG_NAME, list(overrides))
 
 
 @contextmanager
-def explained(overrides: Sequence[str]) -> Iterator[None]:
-    """Turn what Hydra and OmegaConf raise into a UserError of one line."""
-    from hydra.errors import HydraException
-    from omegaconf.errors import OmegaConfBaseException
+def explained(overrides: Sequence[str], kinds: tuple[type[Exception], ...] = (Exception,)) -> Iterator[None]:
+    """Turn what Hydra and OmegaConf raise into a UserError of one line.
 
+    Args:
+        overrides: what they were given.
+        kinds: exceptions to turn. By default all: on odd input the two also raise TypeError, ValueError and others.
+    """
     try:
         yield
-    except (HydraException, OmegaConfBaseException) as error:
+    except UserError:
+        raise
+    except kinds as error:
         raise _explain(error, overrides) from None
 
 
@@ -142,7 +140,7 @@ def _explain(error: Exception, overrides: Sequence[str]) -> UserError:
     for key, _, choice in (override.partition("=") for override in overrides):
         if key == "table":
             return UserError(f"table is not a setting of a run; write accordion-bench sweep table={choice}")
-        if key in groups() and "Config group override" in str(error) and choice not in groups()[key]:
+        if key in groups() and isinstance(error, (TypeError, ValueError)) and choice not in groups()[key]:
             return unknown(key, choice, groups()[key])
     missing, options = getattr(error, "missing_cfg_file", None), getattr(error, "options", None)
     if missing and options:

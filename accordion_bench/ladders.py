@@ -27,11 +27,13 @@ class Ladder:
     def check(self, levels: Sequence[float]) -> tuple[float, ...]:
         """The levels, from most to least compressed; UserError if one is not valid or the order is wrong."""
         if not levels:
-            raise UserError(f"compressor.levels must be {self.unit}, got an empty list; write one level or more, e.g. [1]")
+            raise UserError(
+                f"compressor.levels must be {self.unit}, got an empty list; write one level or more, e.g. [1]"
+            )
         for level in levels:
             number = isinstance(level, (int, float)) and not isinstance(level, bool)
             if not number or not self.allowed(level):
-                raise UserError(f"compressor.levels must be {self.unit}, got {level}; {self.remedy}")
+                raise UserError(f"compressor.levels must be {self.unit}, got {level!r}; {self.remedy}")
         if list(levels) != sorted(set(levels)):
             fixed = "[" + ", ".join(f"{level:g}" for level in sorted(set(levels))) + "]"
             given = "[" + ", ".join(f"{level:g}" for level in levels) + "]"

@@ -155,10 +155,14 @@ def show(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(show(item) if not isinstance(item, str) else item for item in value) + "]"
+        return "[" + ", ".join(map(_item, value)) + "]"
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key}: {show(item)}" for key, item in value.items()) + "}"
+        return "{" + ", ".join(f"{_item(key)}: {_item(item)}" for key, item in value.items()) + "}"
     return repr(value)
+
+
+def _item(value: object) -> str:
+    return value if isinstance(value, str) and value.isprintable() else show(value)
 
 
 def _canonical(value: Any) -> Any:

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accordion_bench import network
-from accordion_bench.compose import compose, compose_values, conf_directory, groups
+from accordion_bench.compose import compose, conf_directory, expand, groups
 from accordion_bench.compressors import COMPRESSORS
 from accordion_bench.config import RunConfig, from_yaml, to_mapping, to_yaml
 from accordion_bench.datasets import DATASETS
@@ -231,12 +231,35 @@ def test_any_value_anywhere_is_accepted_or_refused_in_one_line(data: st.DataObje
         assert from_mapping(to_mapping(config)).hash == config.hash
 
 
-@given(text=st.text(max_size=30))
-def test_any_text_as_an_override_is_composed_or_refused_in_one_line(text: str) -> None:
-    try:
-        compose_values([text])
-    except UserError as error:
-        assert str(error)
+keys = st.sampled_from(
+    ["epochs", "compressor", "compressor.levels", "seed", "model.name", "~epochs", "+x", "table", "hydra.run.dir", ""]
+)
+texts = st.text(max_size=12) | st.sampled_from(
+    [
+        "[0]",
+        "[1,2]",
+        "{a: 1}",
+        "${epochs}",
+        "${foo:1}",
+        "null",
+        "range(1,4)",
+        "interval(0,1)",
+        "1,2",
+        "${",
+        "\\",
+        "1e400",
+    ]
+)
+
+
+@settings(max_examples=60)
+@given(key=keys, sign=st.sampled_from(["", "="]), text=texts)
+def test_any_text_as_an_override_is_composed_or_refused(key: str, sign: str, text: str) -> None:
+    for read in (compose, expand):
+        try:
+            read([f"{key}{sign}{text}"])
+        except UserError as error:
+            assert str(error)
 
 
 _composed: list[RunConfig] = []

@@ -166,9 +166,11 @@ def _check(options: argparse.Namespace) -> list[RunConfig]:
 def _hydra(arguments: list[str], overrides: list[str]) -> None:
     """Let Hydra read the arguments and call `job`, with its exceptions passed on."""
     import hydra
+    from hydra.errors import HydraException
+    from omegaconf.errors import OmegaConfBaseException
 
     application = hydra.main(version_base=VERSION_BASE, config_path=str(conf_directory()), config_name=CONFIG_NAME)(job)
-    with _environment(arguments), explained(overrides):
+    with _environment(arguments), explained(overrides, (HydraException, OmegaConfBaseException)):
         application()
 
 
