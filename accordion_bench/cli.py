@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
@@ -52,6 +53,7 @@ exit codes: 0 done, 1 a run failed or diverged, 2 wrong input, 130 interrupted
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    warnings.formatwarning = _warning
     try:
         return _dispatch(arguments)
     except (UserError, RunFailure) as error:
@@ -72,6 +74,15 @@ def _say(text: str) -> None:
     """A line on standard error; should that be full or closed, the exit code still tells."""
     with suppress(OSError):
         print(text, file=sys.stderr, flush=True)
+
+
+def _warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
+    """What a warning looks like on the screen: one line without the place in the code, unless it is about code."""
+    if category is UserWarning:
+        return f"accordion-bench: warning: {' '.join(str(message).split())}\n"
+    return f"{filename}:{lineno}: {category.__name__}: {message}\n"
 
 
 def _dispatch(arguments: list[str]) -> int:

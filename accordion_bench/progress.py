@@ -46,8 +46,9 @@ class Progress:
     Args:
         config: the run.
         silent: write nothing (another process reports, or --quiet).
-        images_per_update: examples of all workers in one update with batch multiple 1.
-        dense_floats: words per update of the least compressed level, for the ratio.
+        examples_per_batch: of all workers in one update with batch multiple 1.
+        low_floats: words per update of the least compressed level, for the ratio.
+        metric: the task's, as it is called in what is shown.
     """
 
     def __init__(
@@ -145,9 +146,9 @@ class Progress:
 
 def announcement(trainer: Trainer, path: Path) -> str:
     """What the run will send at most and at least, and where its results go."""
-    updates = (trainer.problem.epochs - trainer.position) * trainer.task.batches_per_epoch
-    most = updates * max(trainer.problem.floats_per_step)
-    least = updates // max(trainer.problem.multiples) * min(trainer.problem.floats_per_step)
+    epochs, batches = trainer.problem.epochs - trainer.position, trainer.task.batches_per_epoch
+    most = epochs * batches * max(trainer.problem.floats_per_step)
+    least = epochs * (batches // max(trainer.problem.multiples)) * min(trainer.problem.floats_per_step)
     amount = human_count(most) if most == least else f"{human_count(least)} to {human_count(most)}"
     start = f"continues at epoch {trainer.position} and " if trainer.position else ""
     return f"{start}will send {amount} floats per worker   {path}"
