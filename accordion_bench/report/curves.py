@@ -169,7 +169,7 @@ def _finish(left: Axes, right: Axes, metric: str, higher_is_better: bool, points
     low, high = (ordered[skipped], ordered[-1]) if higher_is_better else (ordered[0], ordered[-1 - skipped])
     margin = 0.04 * (high - low) or 1.0
     for axes in (left, right):
-        axes.set_ylim(low - margin, min(high + margin, MOST.get(metric, math.inf)))
+        axes.set_ylim(low - margin, min(high + margin, MOST.get(metric, math.inf) + margin / 4))
         axes.set_ylabel("test accuracy (%)" if metric == "accuracy" else f"test {metric}")
     left.set_xlabel(f"epochs (curves: running mean of {window})" if window > 1 else "epochs")
     left.xaxis.set_major_locator(MaxNLocator(nbins=7, steps=[1, 2, 5, 10], integer=True))
