@@ -42,9 +42,6 @@ def launch(config: RunConfig) -> Summary:
         if finished is not None:
             return _already(config, finished)
         processes, device = place_workers(config)
-        backend = "" if processes == 1 else f" ({'nccl' if device == 'cuda' else 'gloo'})"
-        where = f"{processes} process{'es' if processes > 1 else ''}{backend} on {device}"
-        _say(config, f"{config.title} in {where} · seed {config.seed}")
         if processes == 1:
             return run_here(config, "cuda:0" if device == "cuda" else "cpu")
         return _run_elastic(config, processes, device)

@@ -144,6 +144,14 @@ class Progress:
             self._bar = None
 
 
+def title(config: RunConfig, processes: int, device: str) -> str:
+    """What is run and where; said when all that could be refused has been accepted."""
+    kind = device.partition(":")[0]
+    backend = "" if processes == 1 else f" ({'nccl' if kind == 'cuda' else 'gloo'})"
+    where = f"{processes} process{'es' if processes > 1 else ''}{backend} on {kind}"
+    return f"{config.title} in {where} · seed {config.seed}"
+
+
 def announcement(trainer: Trainer, path: Path) -> str:
     """What the run will send at most and at least, and where its results go."""
     epochs, batches = trainer.problem.epochs - trainer.position, trainer.task.batches_per_epoch

@@ -25,7 +25,7 @@ from accordion_bench.models import build_model
 from accordion_bench.optimizer import build_optimizer
 from accordion_bench.persistence import resume, save
 from accordion_bench.probes import Probes
-from accordion_bench.progress import Progress, announcement, farewell
+from accordion_bench.progress import Progress, announcement, farewell, title
 from accordion_bench.pulse import Pulse
 from accordion_bench.records import EpochRecord, RunDirectory, Summary, write_atomically
 from accordion_bench.schedulers import build_scheduler
@@ -146,6 +146,7 @@ def execute(config: RunConfig, place: Place) -> Summary:
     if first:
         with guard.writing():
             _begin_records(config, trainer, directory, records, hosts)
+    progress.say(title(config, place.processes, place.device))
     progress.say(announcement(trainer, directory.path))
 
     def save_all() -> None:
