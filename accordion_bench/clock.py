@@ -60,7 +60,7 @@ class Clock:
         if self._cuda:
             torch.cuda.synchronize()
             for (start, section), (stop, _) in zip(self._marks, self._marks[1:], strict=False):
-                self._seconds[section] += start.elapsed_time(stop) / 1000  # type: ignore[union-attr]
+                self._seconds[section] += start.elapsed_time(stop) / 1000  # type: ignore[union-attr, arg-type]
             self._marks = self._marks[-1:]
         seconds = {name: self._seconds.get(name, 0.0) for name in SECTIONS}
         self._seconds.clear()

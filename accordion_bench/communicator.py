@@ -66,10 +66,12 @@ class Communicator:
             return self._sum(x_H)
 
     def max(self, x_H: Tensor) -> Tensor:
-        """Largest over all workers, element by element: (H, ...) -> (...). Counted like `mean`. NaN counts as infinite."""
+        """Largest over all workers by element: (H, ...) -> (...). Counted like `mean`. NaN counts as infinite."""
         _count(self.traffic.mean, x_H[0])
         with self.clock.section("communicate"):
-            largest = x_H.amax(0).nan_to_num_(nan=torch.inf, posinf=torch.inf, neginf=-torch.inf)  # gloo would lose a NaN
+            largest = x_H.amax(0).nan_to_num_(
+                nan=torch.inf, posinf=torch.inf, neginf=-torch.inf
+            )  # gloo would lose a NaN
             if self.processes > 1:
                 dist.all_reduce(largest, op=dist.ReduceOp.MAX)
             return largest

@@ -92,7 +92,9 @@ class Layout:
         return cls({name: tuple(p.shape) for name, p in model.named_parameters() if p.requires_grad})
 
     def _blocks(self) -> Iterable[Block]:
-        for (rows, columns), group in groupby(range(len(self.layers)), key=lambda i: _matrix_shape(self.layers[i].shape)):
+        for (rows, columns), group in groupby(
+            range(len(self.layers)), key=lambda i: _matrix_shape(self.layers[i].shape)
+        ):
             layers = list(group)
             span = range(layers[0], layers[-1] + 1)
             yield Block(span, rows, columns, self.layers[span[0]].start, self.layers[span[-1]].stop)

@@ -24,7 +24,7 @@ def load_object(path: str, what: str) -> Any:
     try:
         return getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
-        raise UserError(f"{what} must be a name or module:object that can be imported, got {path!r} ({error})") from None
+        raise UserError(f"{what} must be a name or an importable module:object, got {path!r} ({error})") from None
 
 
 def closest(word: str, words: list[str] | tuple[str, ...]) -> str:
@@ -47,7 +47,7 @@ def check_settings(
     Raises:
         UserError: on an unknown key or a value of another type.
     """
-    target = component.__init__ if inspect.isclass(component) else component  # type: ignore[misc]
+    target = component.__init__ if inspect.isclass(component) else component
     hints = typing.get_type_hints(target)
     parameters = inspect.signature(component).parameters
     allowed = [
@@ -78,7 +78,7 @@ def _words(hint: Any) -> str:
 
 def _fits(value: object, hint: Any) -> bool:
     """Whether a value is of a type; an int is a float, but a bool is neither."""
-    if hint is Any or hint is None.__class__ and value is None:
+    if hint is Any or (hint is None.__class__ and value is None):
         return True
     origin = typing.get_origin(hint)
     if origin in (typing.Union, types.UnionType):

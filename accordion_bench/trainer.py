@@ -29,7 +29,6 @@ from accordion_bench.statistics import GradientSum
 from accordion_bench.tasks.base import Batch, Carry, Task, WorkerBuffers
 from accordion_bench.traffic import Traffic
 
-
 MOST_NAMED = 100  # updates left out that an epoch's record names
 
 
@@ -199,7 +198,7 @@ class Trainer:
         epoch.carries_H[:] = carries_H
 
     def _update(self, epoch: Epoch) -> bool:
-        """Aggregate the hosted gradients and let the optimiser step; if the update is not finite, raise or return False."""
+        """Aggregate the hosted gradients and let the optimiser step; if it is not finite, raise or return False."""
         self.statistic.add_local(self.grads_HN)
         update_N, finite = self.aggregator.reduce(self.grads_HN, self.communicator)
         if not finite:

@@ -42,7 +42,7 @@ class _Group:
         return flat[..., self.start : self.stop].unflatten(-1, (len(self.layers), self.rows, self.columns))
 
     def p(self, factors: Tensor) -> Tensor:
-        """(..., P) -> view (..., count, r, n): P transposed, since thin products with long rows are several times faster."""
+        """(..., P) -> view (..., count, r, n): P transposed, since products with long rows are several times faster."""
         stop = self.p_start + len(self.layers) * self.rows * self.rank
         return factors[..., self.p_start : stop].unflatten(-1, (len(self.layers), self.rank, self.rows))
 
@@ -186,7 +186,10 @@ class PowerSGD(Compressor):
         for group in self._groups:
             for place, layer in enumerate(group.layers):
                 drawn = torch.randn(
-                    group.rank, group.columns, generator=generator_for(self.seed, "powersgd", layer), dtype=torch.float32
+                    group.rank,
+                    group.columns,
+                    generator=generator_for(self.seed, "powersgd", layer),
+                    dtype=torch.float32,
                 )
                 group.q(q)[place] = drawn
         return q

@@ -83,7 +83,7 @@ class PreActivationBlock(nn.Module):
         # Where the shape changes the shortcut starts from the activated maps, else from the block's raw input.
         shortcut = maps if self.shortcut is None else self.shortcut(active)
         residual = self.conv2(F.relu(self.norm2(self.conv1(active))))
-        return self.gate(residual) + shortcut  # type: ignore[no-any-return]
+        return self.gate(residual) + shortcut
 
 
 class PostActivationBlock(nn.Module):

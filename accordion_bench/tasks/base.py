@@ -65,7 +65,7 @@ class Task(ABC):
         """What must survive besides (seed, epoch)."""
         return {}
 
-    def load_state_dict(self, state: dict[str, Tensor]) -> None:  # noqa: B027 (nothing to restore is the usual case)
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """The reverse of `state_dict`."""
 
 
@@ -80,7 +80,7 @@ class WorkerBuffers:
             if module._buffers[key] is not None
         ]
         self.buffers_H: list[dict[str, Tensor]] = [
-            {name: module._buffers[key].clone() for module, key, name in self._places}  # type: ignore[union-attr]
+            {name: module._buffers[key].clone() for module, key, name in self._places}
             for _ in range(hosted)
         ]
 
