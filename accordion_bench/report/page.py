@@ -11,15 +11,15 @@ STYLE = """
 @media (prefers-color-scheme: dark) {
   :root { --ink: #e6edf3; --quiet: #9aa4af; --rule: #3d444d; --paper: #0d1117; --band: #161b22 }
 }
-body { margin: 2.5rem auto; max-width: 76rem; padding: 0 1.25rem; background: var(--paper); color: var(--ink);
+body { margin: 2.5rem auto; max-width: 84rem; padding: 0 1rem; background: var(--paper); color: var(--ink);
   font: 16px/1.5 system-ui, sans-serif }
 h1 { font-size: 1.35rem; line-height: 1.3; margin: 0 0 .25rem }
 h2 { font-size: 1.05rem; margin: 2rem 0 .5rem }
 p.conditions, ul { color: var(--quiet); font-size: .9rem }
 div.wide { overflow-x: auto }
-table { border-collapse: collapse; font-size: .92rem; font-variant-numeric: tabular-nums; width: 100%;
+table { border-collapse: collapse; font-size: .88rem; font-variant-numeric: tabular-nums; width: 100%;
   border-top: 2px solid var(--ink); border-bottom: 2px solid var(--ink) }
-th, td { padding: .35rem .7rem; text-align: right; white-space: nowrap }
+th, td { padding: .35rem .5rem; text-align: right; white-space: nowrap }
 th.word, td.word { text-align: left }
 thead th { border-bottom: 1px solid var(--ink); font-weight: 600; vertical-align: bottom; white-space: normal }
 tbody th { font-weight: 600 }

@@ -5,11 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import re
+import textwrap
 from collections.abc import Sequence
 
 from tabulate import tabulate
 
-from accordion_bench.report.sheet import DASH, Block, Sheet
+from accordion_bench.report.sheet import DASH, Block, Column, Sheet
+
+HEADING_WIDTH = 14  # characters of a column's title on one line, in LaTeX
 
 
 def markdown(sheet: Sheet) -> str:
@@ -51,8 +54,9 @@ def csv_text(sheet: Sheet) -> str:
 def latex(sheet: Sheet) -> str:
     """A table environment per block, for the packages booktabs and adjustbox."""
     parts = ["% needs \\usepackage{booktabs,adjustbox}"]
+    title = re.sub(r"^Table (?=\d)", "The paper's Table ", sheet.title)  # LaTeX numbers tables by itself
     for number, block in enumerate(sheet.blocks):
-        caption = sheet.title if number == 0 else f"{block.heading}. {sheet.title}"
+        caption = title if number == 0 else f"{block.heading}. {title}"
         name = re.sub(r"[^\w-]", "-", sheet.name)
         label = name if number == 0 else f"{name}-{number + 1}"
         parts.append(_latex_block(block, caption, label, sheet.notes if number == 0 else ()))
@@ -69,7 +73,7 @@ def _latex_block(block: Block, caption: str, label: str, notes: tuple[str, ...])
         "\\begin{adjustbox}{max width=\\linewidth}",
         f"\\begin{{tabular}}{{{''.join('r' if column.numeric else 'l' for column in columns)}}}",
         "\\toprule",
-        " & ".join(tex(column.title) for column in columns) + r" \\",
+        " & ".join(map(_heading, columns)) + r" \\",
         "\\midrule",
     ]
     for index, (line, texts) in enumerate(zip(block.lines, _texts(block), strict=True)):
@@ -81,6 +85,16 @@ def _latex_block(block: Block, caption: str, label: str, notes: tuple[str, ...])
         lines.append("\\par\\smallskip\\raggedright\\footnotesize")
         lines += [f"{tex(note)}\\par" for note in notes]
     return "\n".join([*lines, "\\end{table}", ""])
+
+
+def _heading(column: Column) -> str:
+    """A long title on several lines, since it would make its column wider than the numbers do."""
+    parts = re.split(r" (?=\()", column.title)  # a unit stays whole
+    lines = [tex(line) for part in parts for line in textwrap.wrap(part, HEADING_WIDTH, break_on_hyphens=False)]
+    if len(column.title) <= HEADING_WIDTH:
+        return tex(column.title)
+    stacked = r" \\ ".join(lines)
+    return rf"\shortstack[{'r' if column.numeric else 'l'}]{{{stacked}}}"
 
 
 def _texts(block: Block) -> list[list[str]]:
