@@ -17,7 +17,9 @@ BLUE, VERMILLION, GREEN, ORANGE = "#0072B2", "#D55E00", "#009E73", "#E69F00"
 BLACK, PURPLE, SKY = "#000000", "#CC79A7", "#56B4E9"
 OF_ROLE = {"low": (BLUE, "o"), "high": (VERMILLION, "s"), "accordion": (BLACK, "^")}
 OTHERS = ((GREEN, "D"), (ORANGE, "v"), (PURPLE, "P"), (SKY, "X"))
-AGAIN = tuple((colour, marker) for marker in "<>hd" for colour in (GREEN, ORANGE, PURPLE, SKY, VERMILLION, BLUE))
+MORE = (GREEN, ORANGE, PURPLE, SKY, VERMILLION, BLUE)
+# Neighbours differ in both, so that they can be told apart in grey too.
+AGAIN = tuple((MORE[place % 6], "<>hd"[(place + place // 12) % 4]) for place in range(24))
 GREY = "#6e7781"
 SETTINGS: Any = {
     "font.size": 9,
