@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import signal
 import subprocess
@@ -171,6 +172,14 @@ def results_of(directory: str) -> dict[str, tuple[float, float]]:
     return found
 
 
+def table_of(directory: str) -> list[dict[str, str]]:
+    """The rows of small.yaml's table in machine-readable form, without what a clock measured."""
+    assert main(["tables", "small.yaml", "--results", directory]) == 0
+    with Path(directory, "tables", "small.csv").open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    return [{name: value for name, value in row.items() if "seconds" not in name} for row in rows]
+
+
 def test_a_killed_sweep_continues_and_ends_as_an_undisturbed_one() -> None:
     Path("small.yaml").write_text(TABLE_FILE.format(epochs=4))
     assert main(["sweep", "table=small.yaml", "results=undisturbed"]) == 0
@@ -184,6 +193,10 @@ def test_a_killed_sweep_continues_and_ends_as_an_undisturbed_one() -> None:
     assert main(["sweep", "table=small.yaml", "results=disturbed"]) == 0
     assert len(results_of("undisturbed")) == 4
     assert results_of("disturbed") == results_of("undisturbed")
+    tables = [table_of(directory) for directory in ("undisturbed", "disturbed")]
+    assert tables[0] == tables[1]
+    assert [row["seeds"] for row in tables[0]] == ["2", "2"]
+    assert all(row["accuracy_percent"] and row["paper_floats"] for row in tables[0])
 
 
 def test_two_sweeps_on_one_results_directory_share_the_work() -> None:
