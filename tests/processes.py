@@ -19,7 +19,9 @@ from pathlib import Path
 from typing import Any
 
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["torch.distributed", "accordion_bench.run", "sklearn.datasets", "pytest"])
+_context.set_forkserver_preload(
+    ["torch.distributed", "torch._dynamo", "accordion_bench.run", "sklearn.datasets", "yaml", "pytest"]
+)  # every optimiser loads torch._dynamo, which takes seconds
 
 
 GRACE_S = 2.0  # after a failure, for the others' messages
@@ -29,7 +31,7 @@ class ProcessFailed(Exception):
     """A process ended without a result: killed, or left through os._exit."""
 
 
-def run_processes(processes: int, function: Callable[..., Any], *arguments: Any, timeout_s: float = 100.0) -> list[Any]:
+def run_processes(processes: int, function: Callable[..., Any], *arguments: Any, timeout_s: float = 300.0) -> list[Any]:
     """What `function(process, processes, *arguments)` returned in every process, in order.
 
     Args:

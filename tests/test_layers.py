@@ -52,7 +52,6 @@ LATE = {
     ("config", "parsing"),
     ("conformance", "compressor_claims"),
     ("conformance", "scheduler_claims"),
-    ("report.audit", "report.audit_text"),
 }
 # Never loads torch when it is imported. A package's name stands for all that is in it, with a dot for itself alone.
 WITHOUT_TORCH = [
@@ -153,7 +152,7 @@ def test_what_people_wait_for_loads_no_torch() -> None:
         "    if 'torch' in sys.modules:\n"
         "        sys.exit(f'{name} imports torch')\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
 
 
@@ -164,6 +163,6 @@ def test_help_loads_nothing_heavy() -> None:
         "from accordion_bench.cli import main\n"
         "sys.exit(main(['--help']))\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert "loaded: []" in done.stdout

@@ -125,15 +125,15 @@ def test_a_directory_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
 
 def _race(directories: list[Path], barrier: Any, results: Any) -> None:
     for directory in directories:
-        barrier.wait(60)
+        barrier.wait(300)
         try:
             with Lock(directory):
                 results.put((directory, "owner", os.getpid(), read_owner(directory / "lock")))
-                barrier.wait(60)  # until everybody has tried
+                barrier.wait(300)  # until everybody has tried
         except InProgress as error:
             results.put((directory, "refused", os.getpid(), str(error)))
-            barrier.wait(60)
-        barrier.wait(60)
+            barrier.wait(300)
+        barrier.wait(300)
 
 
 def _nothing(directory: Path) -> None:
@@ -159,9 +159,9 @@ def test_of_eight_processes_at_once_exactly_one_gets_the_lock_whatever_lies_ther
     racers = [context.Process(target=_race, args=(directories, barrier, results), daemon=True) for _ in range(RACERS)]
     for racer in racers:
         racer.start()
-    answers = [results.get(timeout=100) for _ in range(RACERS * len(directories))]
+    answers = [results.get(timeout=300) for _ in range(RACERS * len(directories))]
     for racer in racers:
-        racer.join(60)
+        racer.join(300)
         assert racer.exitcode == 0
     for directory in directories:
         here = [answer for answer in answers if answer[0] == directory]
@@ -203,9 +203,9 @@ def test_a_lock_that_changes_hands_all_the_time_never_has_two_owners(tmp_path: P
     ]
     for job in jobs:
         job.start()
-    answers = [results.get(timeout=30) for _ in jobs]
+    answers = [results.get(timeout=300) for _ in jobs]
     for job in jobs:
-        job.join(60)
+        job.join(300)
         assert job.exitcode == 0
     assert [clashes for clashes, _ in answers] == [0] * 4
     assert sum(entered for _, entered in answers) >= 4
