@@ -20,7 +20,7 @@ from accordion_bench.communicator import Communicator
 from accordion_bench.errors import Interrupted
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
-COST_LIMIT = 0.02  # the share of time that checkpoints at the ends of epochs may take
+COST_LIMIT = 0.02  # the share of time that checkpoints may take, unless they are wanted after every update
 AGREE_EVERY = 4  # updates between agreements of several processes; one small all-reduce each
 
 
@@ -30,8 +30,9 @@ class Pulse:
     Args:
         communicator: to agree with the other processes.
         save: writes a checkpoint; called on every process.
-        minutes: longest time between two checkpoints, by process 0's monotonic clock; None: none but for a signal. An
-            epoch's end is used earlier if saving took less than COST_LIMIT of the time since the last checkpoint.
+        minutes: least time between two checkpoints within an epoch, by process 0's monotonic clock; ends of epochs do
+            not wait for it. Neither comes before the last one has cost less than COST_LIMIT of the time since; 0 saves
+            always. None: never but for a signal.
         device: of the flags.
     """
 
@@ -69,18 +70,22 @@ class Pulse:
         """Save if it is time; raise Interrupted, with everything saved, if any process was asked to stop."""
         if self._communicator.processes > 1 and done % AGREE_EVERY and done < total:
             return
-        late = self._elapsed() >= self._seconds and done < total  # the end of an epoch has a checkpoint of its own
-        self._act(late, f"in epoch {epoch + 1} after update {done} of {total}")
+        late = self._affordable() and self._elapsed() >= self._seconds
+        own = done < total  # the end of an epoch has a checkpoint of its own
+        self._act(late and own, f"in epoch {epoch + 1} after update {done} of {total}")
 
     def after_epoch(self, epoch: int) -> None:
         """The same, when the epoch is on record."""
-        self._act(self._elapsed() >= min(self._seconds, self._cost / COST_LIMIT), f"after epoch {epoch + 1}")
+        self._act(self._affordable(), f"after epoch {epoch + 1}")
+
+    def _affordable(self) -> bool:
+        return self._seconds == 0 or (self._seconds < math.inf and self._cost <= COST_LIMIT * self._elapsed())
 
     def _elapsed(self) -> float:
         return time.monotonic() - self._saved
 
     def _act(self, due: bool, where: str) -> None:
-        stop, due = self._agree(due and self._seconds < math.inf)
+        stop, due = self._agree(due)
         if stop or due:
             started = time.monotonic()
             self._save()

@@ -45,7 +45,7 @@ def problems(directory: Path) -> list[str]:
     except (UserError, OSError) as error:
         return [*found, _line(error, directory)]
     except (TypeError, KeyError, AttributeError, ValueError) as error:
-        return [*found, f"a record is not one ({type(error).__name__}: {error})"]
+        return [*found, f"environment.json or a record is not one ({type(error).__name__}: {error})"]
 
 
 def _configuration(run: RunDirectory) -> RunConfig:

@@ -48,6 +48,8 @@ def plan_problems(directory: Path, data: bool = True) -> list[str]:
             found += _data(config, environment["data"])
     except UserError as error:
         return [" ".join(str(error).split())]
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        return [f"environment.json or a record is not one ({type(error).__name__}: {' '.join(str(error).split())})"]
     return found
 
 

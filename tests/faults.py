@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import processes as _  # noqa: F401 - its choice of what the server loads comes first
+import processes as first_choice  # noqa: F401 - what the server loads is said there and, later, here
 
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(
@@ -363,3 +363,11 @@ def _sessions() -> Iterator[tuple[int, int]]:
                 words = (entry / "stat").read_text().rpartition(")")[2].split()
                 if words[0] not in ("Z", "X"):
                     yield int(entry.name), int(words[3])
+
+
+def processes_in(folder: Path) -> Iterator[int]:
+    """Processes that work in a folder."""
+    for pid, _session in _sessions():
+        with contextlib.suppress(OSError):
+            if Path(os.readlink(f"/proc/{pid}/cwd")) == folder.resolve():
+                yield pid

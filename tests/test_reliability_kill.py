@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import signal
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -118,3 +121,27 @@ def test_many_chains_of_kills(tmp_path: Path, undisturbed: dict[str, Any], seed:
 def test_many_kills_of_four(tmp_path: Path, undisturbed_in_four: dict[str, Any], seed: int) -> None:
     kill_members(tmp_path, 12, seed)
     assert faults.content_of(faults.directory_of(tmp_path)) == undisturbed_in_four
+
+
+@LONG
+def test_the_command_itself_whose_processes_are_spawned(tmp_path: Path, undisturbed_in_four: dict[str, Any]) -> None:
+    command = [sys.executable, "-m", "accordion_bench", "run", *faults.SMALL, ALWAYS, "launch.processes=4"]
+    environment = os.environ | {"TMPDIR": str(tmp_path), "PYTHONPATH": str(Path(__file__).parent.parent)}
+    for victim in ("parent", "member"):
+        job = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE)
+        wait_for_new_save(tmp_path)
+        os.kill(job.pid if victim == "parent" else faults.member_pid(tmp_path, 2), signal.SIGKILL)
+        said = job.communicate(timeout=100)[1].decode()
+        assert job.returncode == (-9 if victim == "parent" else 1), said
+        faults.wait_for(lambda: not list(faults.processes_in(tmp_path)))
+        for left in tmp_path.glob("accordion-bench-*"):
+            shutil.rmtree(left)
+    assert subprocess.run(command, cwd=tmp_path, env=environment).returncode == 0
+    assert faults.content_of(faults.directory_of(tmp_path)) == undisturbed_in_four
+
+
+def wait_for_new_save(folder: Path) -> None:
+    """Until the job has replaced its checkpoint."""
+    paths = folder / "results" / "runs"
+    before = {path.stat().st_ino for path in paths.glob("*/seed-*/checkpoint.pt")}
+    faults.wait_for(lambda: {path.stat().st_ino for path in paths.glob("*/seed-*/checkpoint.pt")} - before, 300)

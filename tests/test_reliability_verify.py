@@ -14,10 +14,12 @@ from typing import Any
 
 import faults
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from accordion_bench import checkpoint
 from accordion_bench.cli import main
-from accordion_bench.records import EpochRecord, RunDirectory
+from accordion_bench.records import NAMES, EpochRecord, RunDirectory
 from accordion_bench.verify import problems
 from accordion_bench.verify_plan import plan_problems
 
@@ -135,6 +137,23 @@ def test_a_missing_file_is_found(copy: Path, name: str) -> None:
 def test_a_file_that_is_none_is_one_line(copy: Path, name: str, text: str) -> None:
     (copy / name).write_text(text)
     assert len(problems(copy)) == 1
+
+
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_whatever_is_in_a_file_there_is_an_answer_in_lines(copy: Path, data: st.DataObject) -> None:
+    path = copy / data.draw(st.sampled_from(NAMES[:4]))
+    before = path.read_bytes()
+    start = data.draw(st.integers(0, len(before)))
+    stop = data.draw(st.integers(start, min(len(before), start + 40)))
+    piece = data.draw(st.binary(max_size=8) | st.sampled_from([b"null", b"{}", b"[]", b"-1", b'"x"', b"1e999", b"NaN"]))
+    path.write_bytes(before[:start] + piece + before[stop:])
+    try:
+        for line in problems(copy) or plan_problems(copy, data=False):
+            assert line.strip()
+            assert "\n" not in line
+    finally:
+        path.write_bytes(before)
 
 
 def test_other_data_and_another_network_are_found(copy: Path) -> None:
