@@ -207,6 +207,19 @@ def test_two_sweeps_on_one_results_directory_share_the_work() -> None:
     assert len(results_of("results")) == 4
 
 
+def test_simultaneous_runs_go_on_past_a_failure_and_end_as_one_after_another() -> None:
+    bad = '  - {group: PowerSGD, label: too large, role: other, overrides: ["batch.per_worker=1000"]}\n'
+    Path("small.yaml").write_text(TABLE_FILE.format(epochs=1) + bad)
+    arguments = ["table=small.yaml", "seeds=1", "results=together", "jobs=2"]
+    _, err = (together := start(*arguments)).communicate(timeout=300)
+    assert together.returncode == 1
+    assert "PowerSGD/too large, seed 1: batch.per_worker must be at most 40" in err
+    assert "1 of 3 runs failed or diverged" in err.splitlines()[-1]
+    assert main(["sweep", "table=small.yaml", "seeds=1", "results=alone"]) == 1
+    assert len(results_of("alone")) == 2
+    assert results_of("together") == results_of("alone")
+
+
 def test_interrupting_a_sweep_of_processes_leaves_none_behind() -> None:
     Path("small.yaml").write_text(TABLE_FILE.format(epochs=1000))
     sweep = start("table=small.yaml", "jobs=2")
