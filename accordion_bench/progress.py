@@ -158,7 +158,11 @@ def announcement(trainer: Trainer, path: Path) -> str:
     most = epochs * batches * max(trainer.problem.floats_per_step)
     least = epochs * (batches // max(trainer.problem.multiples)) * min(trainer.problem.floats_per_step)
     amount = human_count(most) if most == least else f"{human_count(least)} to {human_count(most)}"
-    start = f"continues at epoch {trainer.position} and " if trainer.position else ""
+    start = ""
+    if trainer.current is not None:
+        start = f"continues within epoch {trainer.position + 1} and "
+    elif trainer.position:
+        start = f"continues after epoch {trainer.position} and "
     return f"{start}will send {amount} floats per worker   {path}"
 
 

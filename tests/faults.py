@@ -25,6 +25,10 @@ from pathlib import Path
 from typing import Any
 
 import processes as first_choice  # noqa: F401 - what the server loads is said there and, later, here
+from report_records import results, table_of
+
+from accordion_bench.records import RunDirectory
+from accordion_bench.tablespec import Row
 
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(
@@ -320,8 +324,17 @@ def content_of(directory: Path) -> dict[str, Any]:
         "config": from_yaml((directory / "config.yaml").read_text()).identity,
         "epochs": [timeless(json.loads(line)) for line in (directory / "epochs.jsonl").read_text().splitlines()],
         "summary": timeless(json.loads((directory / "summary.json").read_text())),
+        "table": _table(directory),
         "state": _hashable(state),
     }
+
+
+def _table(directory: Path) -> dict[str, Any]:
+    """What a table says of the run, without times."""
+    row = Row("small", "a run", "other", ())
+    (result,) = results(*table_of([(row, {RunDirectory(directory).seed: directory})]))
+    assert not result.problems
+    return {name: estimate for name, estimate in result.estimates.items() if "seconds" not in name}
 
 
 def _hashable(value: Any) -> Any:

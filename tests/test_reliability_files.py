@@ -216,7 +216,7 @@ def test_what_changes_no_result_may_change(folder: Path, undisturbed: dict[str, 
 def test_a_run_of_one_process_continues_in_four(folder: Path, undisturbed: dict[str, Any]) -> None:
     jobs = faults.start_members(folder, 4, *faults.SMALL)
     assert [job.wait() for job in jobs] == [0] * 4
-    assert "continues at epoch 2" in jobs[0].said
+    assert "continues after epoch 2" in jobs[0].said
     assert_close(faults.content_of(faults.directory_of(folder)), undisturbed)
 
 
@@ -226,7 +226,7 @@ def test_a_run_of_four_processes_continues_in_one(tmp_path: Path, undisturbed: d
     for job in jobs:
         job.terminate()
         job.wait()
-    assert "continues at epoch 1" in continued(tmp_path)
+    assert "continues within epoch 2" in continued(tmp_path)
     assert_close(faults.content_of(faults.directory_of(tmp_path)), undisturbed)
 
 
