@@ -24,7 +24,9 @@ def load_object(path: str, what: str) -> Any:
     try:
         return getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
-        raise UserError(f"{what} must be a name or an importable module:object, got {path!r} ({error})") from None
+        raise UserError(
+            f"{what} must be a name or module:object that can be imported, got {path!r} ({error})"
+        ) from None
 
 
 def closest(word: str, words: list[str] | tuple[str, ...]) -> str:
