@@ -21,7 +21,7 @@ from accordion_bench.datasets.base import check_limit
 from accordion_bench.lr_schedule import LRSchedule
 from accordion_bench.schedulers import build_scheduler
 from accordion_bench.schedulers.base import EpochStatistics, Problem, Scheduler
-from accordion_bench.traffic import BYTES_PER_FLOAT, Traffic
+from accordion_bench.traffic import BYTES_PER_FLOAT, Count, Traffic
 
 OFFICIAL_IMAGES = {  # name -> (training images, channels, size, classes); needs no files
     "cifar10": (50_000, 3, 32, 10),
@@ -66,6 +66,10 @@ class Course:
     floats_per_worker: float
     collectives: int
     communication_seconds: float
+
+    def paper_floats(self, workers: int) -> float:
+        """The paper's Data Sent: gathered words count once per worker."""
+        return Traffic.from_dict({**self.traffic, "control": asdict(Count())}).paper_floats(workers)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ from accordion_bench.errors import UserError
 from accordion_bench.plan import OFFICIAL_IMAGES, Plan, make_plan
 from accordion_bench.plan_text import duration
 from accordion_bench.progress import human_count
-from accordion_bench.sweep import Job, state_of
+from accordion_bench.sweep import Job, state_of, table_jobs
+from accordion_bench.tablespec import Table
 
 HEADINGS = ("state", "run", "floats per worker", "updates", "communication", "directory")
 
@@ -40,6 +41,18 @@ def listing(jobs: Sequence[Job]) -> str:
     known = [plan for plan in todo if not isinstance(plan, str)]
     total = f"{len(jobs)} runs: {counts}{_left(known)}"
     return "\n".join([table, "", *without, total])
+
+
+def planned_floats(table: Table) -> dict[str, float]:
+    """Row -> floats that a run of it sends, in the paper's convention; without rows for which that is not known."""
+    jobs = table_jobs(table, seeds=table.seeds[:1])
+    plans = {row.id: _plan_or_reason(job.config) for row, job in zip(table.rows, jobs, strict=True)}
+    workers = {row.id: job.config.workers for row, job in zip(table.rows, jobs, strict=True)}
+    return {
+        name: plan.calm.paper_floats(workers[name])
+        for name, plan in plans.items()
+        if not isinstance(plan, str) and plan.exact
+    }
 
 
 def _plan_or_reason(config: RunConfig) -> Plan | str:

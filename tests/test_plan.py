@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gc
 import json
 import warnings
@@ -107,9 +108,8 @@ def test_plans_of_the_papers_static_rows_are_what_the_paper_prints(
     overrides: list[str], printed: float, unit: float
 ) -> None:
     course = make_plan(compose(["scheduler=static", *overrides])).calm
-    traffic = Traffic.from_dict({**course.traffic, "control": {"calls": 0, "elements": 0, "bytes": 0}})
     digits = len(str(printed).partition(".")[2])
-    assert traffic.paper_floats(4) / unit == pytest.approx(printed, abs=1.01 * 10**-digits)
+    assert course.paper_floats(workers=4) / unit == pytest.approx(printed, abs=1.01 * 10**-digits)
 
 
 def test_communication_time_is_the_rings_by_hand() -> None:
@@ -230,3 +230,16 @@ def test_a_dry_run_needs_no_data_and_says_what_has_no_plan() -> None:
     assert "no plan for 1 run: batch.per_worker must be at most" in text
     assert text.splitlines()[-1].startswith("2 runs: 2 missing · to do: ")
     assert list(Path().iterdir()) == []
+
+
+def test_a_table_shows_plans_where_nothing_was_run_and_never_as_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tables", "3", "--plan"]) == 0
+    lines = [[cell.strip() for cell in line.split("|")] for line in capsys.readouterr().out.splitlines()]
+    sent = {cells[2]: cells[7:9] for cells in lines[4:7]}
+    assert sent["K 99 %"] == ["2599.9 (plan)", "-"]
+    assert sent["K 10 %"] == ["262.87 (plan)", "-"] or sent["K 10 %"] == ["262.9 (plan)", "-"]
+    assert sent["Accordion"] == ["-", "-"]
+    with Path("results/tables/3.csv").open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert {row["paper_floats"] for row in rows} == {""}
+    assert [bool(row["planned_paper_floats"]) for row in rows] == [True, True, False] * 3

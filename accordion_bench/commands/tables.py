@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from accordion_bench.commands.arguments import Parser, add_report_options, chosen_tables
+
+if TYPE_CHECKING:
+    from accordion_bench.tablespec import Table
 
 DESCRIPTION = """\
 Prints tables of finished runs, mean and 95 % interval over seeds, ratios to the low-compression row, and the paper's
@@ -39,6 +43,11 @@ def main(arguments: list[str]) -> int:
         action="store_true",
         help="also count runs that verify --quick finds fault with",
     )
+    parser.add_argument(
+        "--plan",
+        action="store_true",
+        help="where nothing was run, show the data that a run would send, marked as planned (loads torch)",
+    )
     options = parser.parse_args(arguments)
 
     from accordion_bench.report.tables import make_tables
@@ -53,7 +62,14 @@ def main(arguments: list[str]) -> int:
         ci=options.ci,
         network=options.network,
         check=None if options.unverified else problems,
+        plans=_plans if options.plan else None,
     )
     print("\n\n".join(table.text.strip() for table in written))
     print(f"\nwritten to {output}: " + ", ".join(path.name for table in written for path in table.paths))
     return 0
+
+
+def _plans(table: Table) -> dict[str, float]:
+    from accordion_bench.sweep_plan import planned_floats
+
+    return planned_floats(table)

@@ -50,6 +50,8 @@ class RowResult:
         ratios: quantity (one of RATIOS) -> the baseline's mean over this row's ("times less"); absent without either.
         published: the published result, or None if the row names none.
         short: seeds whose run has too few epochs for the metric (last<k>).
+        plan: for a row without finished runs, the floats that a run would send (the paper's convention), if asked for
+            and known.
     """
 
     row: Row
@@ -60,6 +62,7 @@ class RowResult:
     ratios: Mapping[str, float]
     published: published.PublishedRow | None
     short: tuple[int, ...] = ()
+    plan: float | None = None
 
     @property
     def skipped(self) -> dict[int, tuple[int, int]]:

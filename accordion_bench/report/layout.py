@@ -8,7 +8,7 @@ from accordion_bench.network import Network
 from accordion_bench.report import notes
 from accordion_bench.report.aggregate import PAPER_SCALE, RowResult
 from accordion_bench.report.estimates import Estimate
-from accordion_bench.report.numbers import UNITS, decimals_for, plain, ratio, signed, unit_for, with_interval
+from accordion_bench.report.numbers import UNITS, decimals_for, number, plain, ratio, signed, unit_for, with_interval
 from accordion_bench.report.sheet import DASH, Block, Cell, Column, Line, Sheet
 from accordion_bench.tablespec import Table
 
@@ -127,16 +127,35 @@ def _only_metric(result: RowResult) -> str:
 def _sent(results: Sequence[RowResult], compare: bool) -> list[Filled]:
     """Data sent in the paper's convention, in the paper's unit where that suits the measured numbers."""
     means = [value.mean for value in _quantity(results, "paper_floats") if value]
+    means += [result.plan for result in results if result.plan is not None]
     paper_unit = max((result.published.floats_unit or 0.0 for result in results if result.published), default=0.0)
     unit, prefix = unit_for(means)
     if paper_unit and max(means, default=paper_unit) >= paper_unit:
         unit, prefix = paper_unit, PREFIXES[paper_unit]
     filled = _with_ratio(results, "paper_floats", f"data sent ({prefix} floats)".replace("( ", "("), unit, digits=5)
+    if any(result.plan is not None for result in results):
+        filled[0] = _with_plans(results, filled[0], unit)
+        filled.append(
+            (Column("", ("planned_paper_floats",), shown=False), [Cell("", (plain(r.plan),)) for r in results])
+        )
     if compare:
         title = "paper" if paper_unit in (0.0, unit) else f"paper ({PREFIXES[paper_unit]} floats)"
         cells = [_printed_floats(result) for result in results]
         filled.append((Column(title, ("paper_printed_floats",)), cells))
     return filled
+
+
+def _with_plans(results: Sequence[RowResult], filled: Filled, unit: float) -> Filled:
+    """What was not run but planned says so; it has no value among the measured ones."""
+    column, cells = filled
+    decimals = decimals_for(
+        [Estimate(result.plan, None, 0) for result in results if result.plan is not None], digits=5, unit=unit
+    )
+    planned = [
+        cell if result.plan is None else Cell(f"{number(result.plan / unit, decimals)} (plan)", cell.values)
+        for result, cell in zip(results, cells, strict=True)
+    ]
+    return column, planned
 
 
 def _printed_floats(result: RowResult) -> Cell:

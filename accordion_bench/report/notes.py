@@ -29,6 +29,8 @@ def notes(table: Table, results: list[RowResult], metric: str, network: Network)
     any_published = any(result.published for result in results)
     if any_published and table.scale != PAPER_SCALE:
         lines.append("paper: printed for full-scale runs; this table is not one, so no difference is shown")
+    if any(result.plan is not None for result in results):
+        lines.append("(plan): not run; what a run would send")
     if any(result.estimates for result in results):
         lines += _how_to_read(results, network)
     return tuple(line for line in lines if line)

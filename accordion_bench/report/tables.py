@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from accordion_bench.errors import UserError
@@ -16,6 +16,8 @@ from accordion_bench.report.render import csv_text, latex, markdown
 from accordion_bench.report.sheet import Sheet
 from accordion_bench.settings import closest
 from accordion_bench.tablespec import RowRuns, Table
+
+Plans = Callable[[Table], Mapping[str, float]]  # a table -> floats by row
 
 FORMATS: dict[str, Callable[[Sheet], str]] = {"md": markdown, "csv": csv_text, "tex": latex, "html": page}
 
@@ -48,6 +50,7 @@ def make_tables(
     network: str = "paper",
     formats: Sequence[str] = tuple(FORMATS),
     check: Check | None = None,
+    plans: Plans | None = None,
 ) -> list[TableText]:
     """Write <output>/<name>.md, .csv, .tex and .html for every table, and return what the terminal should show.
 
@@ -59,6 +62,7 @@ def make_tables(
         network: a name in NETWORKS, for the modelled time.
         formats: any of FORMATS.
         check: what is wrong with a run's directory (verify.problems); runs with problems are named, not counted.
+        plans: what a run of each row would send (sweep_plan.planned_floats), to stand where nothing was run.
 
     Raises:
         UserError: if an argument is none of these, published keys match nothing, or output cannot be written. A
@@ -73,6 +77,9 @@ def make_tables(
     written = []
     for table, rows in tables:
         results = aggregate(table, rows, metric=metric, ci=ci, network=on, check=check)
+        if plans is not None and not all(result.runs for result in results):
+            floats = plans(table)
+            results = [result if result.runs else replace(result, plan=floats.get(result.row.id)) for result in results]
         sheet = build_sheet(table, results, metric=metric, ci=ci, network=on)
         written.append(_written(sheet, results, output, formats))
     return written
