@@ -37,6 +37,8 @@ class Guard:
                 self._refuse(owner)
             yield
         except OSError as error:
+            if self.writes and not self.directory.exists():  # it went while we were writing
+                self._refuse(None)
             what = error.filename or self.directory
             raise RunFailure(f"cannot write {what} ({error.strerror or error}); correct that, {CONTINUES}") from error
 
