@@ -80,7 +80,7 @@ class Aggregator:
 def _zero_or_nan(x_HN: Tensor) -> Tensor:
     """(H, 1): 0 for workers whose elements are all finite, else NaN."""
     # One flat pass per worker: on the CPU ten times faster than an infinity norm or a reduction over a dimension.
-    return torch.stack([0 * torch.stack(torch.aminmax(x_N)).sum() for x_N in x_HN]).unsqueeze(1)
+    return torch.stack([(0 * torch.stack(torch.aminmax(x_N))).sum() for x_N in x_HN]).unsqueeze(1)
 
 
 def is_finite(x: Tensor) -> bool:
