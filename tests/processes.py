@@ -96,9 +96,7 @@ def _collect(connections: list[Connection], timeout_s: float) -> list[Any]:
     return [results[process] for process in range(len(connections))]
 
 
-def _member(
-    job: bytes, process: int, processes: int, store: str, timeout_s: float, connection: Connection
-) -> None:
+def _member(job: bytes, process: int, processes: int, store: str, timeout_s: float, connection: Connection) -> None:
     try:
         import torch
         import torch.distributed as dist

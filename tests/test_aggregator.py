@@ -116,9 +116,18 @@ def test_a_sum_that_overflows_is_refused_before_it_enters_the_memory(name: str) 
     own = setting_of(name)
     aggregator = _aggregator(layout, name, own.compressor_settings, own.levels[0], own.error_feedback)
     for _ in range(6):
-        grads_HN = torch.full((2, layout.size), 1.5e38)
+        grads_HN = torch.zeros(2, layout.size)
+        grads_HN[1, layout.layers[-1].start + 77] = 2e38  # finite, but not twice
         aggregator.reduce(grads_HN, Communicator(2))
         assert aggregator.memory_HN is None or bool(aggregator.memory_HN.isfinite().all())
+
+
+def test_large_finite_gradients_are_not_refused() -> None:
+    layout = Layout(SHAPES)
+    aggregator = _aggregator(layout, "none", {}, 1.0, feedback=False)
+    update_N, finite = aggregator.reduce(torch.full((1, layout.size), 3e38), Communicator(1))
+    assert finite
+    assert bool((update_N == 3e38).all())
 
 
 def test_without_error_feedback_nothing_is_remembered() -> None:

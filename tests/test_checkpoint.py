@@ -1,4 +1,4 @@
-"""An interrupted run continues bit for bit, in any placement, and a damaged checkpoint is never taken for a whole one."""
+"""An interrupted run continues bit for bit, in any placement; a damaged checkpoint is never taken for a whole one."""
 
 from __future__ import annotations
 
@@ -175,7 +175,10 @@ def _undisturbed(name: str) -> Tensor:
     return parameters_of(whole)
 
 
-STATE = {"numbers": torch.arange(3000.0), "nested": {"list": [1, 2.5, None, "x", torch.ones(2, 2, dtype=torch.float64)]}}
+STATE = {
+    "numbers": torch.arange(3000.0),
+    "nested": {"list": [1, 2.5, None, "x", torch.ones(2, 2, dtype=torch.float64)]},
+}
 
 
 def test_what_is_loaded_is_what_was_saved_and_shares_no_memory(tmp_path: Path) -> None:
@@ -207,7 +210,9 @@ def test_a_single_flipped_bit_anywhere_is_noticed(tmp_path: Path) -> None:
     content = path.read_bytes()
     generator = np.random.default_rng(0)
     for place in [0, 12, 43, 44, *generator.integers(0, len(content), 40).tolist()]:
-        path.write_bytes(content[:place] + bytes([content[place] ^ 1 << int(generator.integers(8))]) + content[place + 1 :])
+        path.write_bytes(
+            content[:place] + bytes([content[place] ^ 1 << int(generator.integers(8))]) + content[place + 1 :]
+        )
         with pytest.raises(checkpoint.DamagedCheckpoint):
             checkpoint.load(path)
 
