@@ -80,8 +80,7 @@ class WorkerBuffers:
             if module._buffers[key] is not None
         ]
         self.buffers_H: list[dict[str, Tensor]] = [
-            {name: module._buffers[key].clone() for module, key, name in self._places}
-            for _ in range(hosted)
+            {name: module._buffers[key].clone() for module, key, name in self._places} for _ in range(hosted)
         ]
 
     def use(self, hosted: int) -> None:
