@@ -196,11 +196,11 @@ def losses(config: RunConfig) -> list[float]:
 @pytest.mark.filterwarnings("ignore:.*not the official files")
 @pytest.mark.parametrize(("dataset", "model"), NETWORKS)
 def test_the_loss_falls_on_a_few_real_images(dataset: str, model: str, images: list[str], tmp_path: Path) -> None:
-    """Six updates of PowerSGD on eight images."""
+    """Six updates of PowerSGD on eight images; VGG's dropout makes single losses noisy, so the best one counts."""
     choices = [f"dataset={dataset}", f"model={model}", *images, "dataset.augment=false", f"results={tmp_path}"]
     falling = losses(compose([*choices, *LEARN, "lr_schedule.base=0.005"]))
     assert falling[0] == pytest.approx(math.log(int(dataset.removeprefix("cifar"))), rel=0.35)
-    assert falling[-1] < 0.9 * falling[0], falling
+    assert min(falling) < 0.8 * falling[0], falling
 
 
 @pytest.mark.parametrize("layers", [2, pytest.param(3, marks=pytest.mark.long)])
@@ -208,4 +208,4 @@ def test_the_loss_falls_on_a_little_real_text(layers: int, text: list[str], tmp_
     """Six times two updates of PowerSGD on eight streams of text."""
     choices = ["dataset=wikitext2", "model=lstm", f"model.layers={layers}", *text, f"results={tmp_path}"]
     falling = losses(compose([*choices, "dataset.limit_train=88", *LEARN]))
-    assert falling[-1] < 0.9 * falling[0], falling
+    assert falling[-1] < 0.8 * falling[0], falling
