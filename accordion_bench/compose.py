@@ -190,6 +190,9 @@ def _listed(given: str) -> str:
 
 def _no_such_key(key: str, overrides: Sequence[str]) -> UserError:
     """What exists near a key that does not: a group, or a setting of the same or another section."""
+    choice = next((override.partition("=")[2] for override in overrides if override.partition("=")[0] == key), "")
+    if key in groups() and choice:  # a mapping where the name of a choice belongs
+        return unknown(key, choice, groups()[key])
     keys = _keys(overrides)
     leaf = {name.rpartition(".")[2]: name for name in keys}
     near = difflib.get_close_matches(key, keys, n=1) or [
@@ -213,7 +216,8 @@ def _keys(overrides: Sequence[str]) -> list[str]:
 
     from omegaconf import OmegaConf
 
-    choices = [override for override in overrides if override.partition("=")[0] in groups()]
+    pairs = [override.partition("=") for override in overrides]
+    choices = [f"{group}={choice}" for group, _, choice in pairs if choice in groups().get(group, ())]
     values = OmegaConf.to_container(compose_tree(choices), resolve=False)
     assert isinstance(values, dict)
     return list(dict.fromkeys([*groups(), *walk(values, "")]))
