@@ -196,7 +196,7 @@ def losses(config: RunConfig) -> list[float]:
 @pytest.mark.filterwarnings("ignore:.*not the official files")
 @pytest.mark.parametrize(("dataset", "model"), NETWORKS)
 def test_the_loss_falls_on_a_few_real_images(dataset: str, model: str, images: list[str], tmp_path: Path) -> None:
-    """Six updates of PowerSGD on eight images; VGG's dropout makes losses noisy, so it has fifteen and the best counts."""
+    """Six updates of PowerSGD on eight images; fifteen for VGG, whose dropout is noisy. The best loss counts."""
     choices = [f"dataset={dataset}", f"model={model}", *images, "dataset.augment=false", f"results={tmp_path}"]
     longer = ["epochs=15"] if model == "vgg19bn" else []
     falling = losses(compose([*choices, *LEARN, *longer, "lr_schedule.base=0.005"]))
