@@ -196,12 +196,13 @@ def losses(config: RunConfig) -> list[float]:
 @pytest.mark.filterwarnings("ignore:.*not the official files")
 @pytest.mark.parametrize(("dataset", "model"), NETWORKS)
 def test_the_loss_falls_on_a_few_real_images(dataset: str, model: str, images: list[str], tmp_path: Path) -> None:
-    """Six updates of PowerSGD on eight images; fifteen for VGG, whose dropout is noisy. The best loss counts."""
+    """Six updates of PowerSGD on eight images; fifteen for VGG, whose dropout is noisy: its best loss counts."""
     choices = [f"dataset={dataset}", f"model={model}", *images, "dataset.augment=false", f"results={tmp_path}"]
     longer = ["epochs=15"] if model == "vgg19bn" else []
     falling = losses(compose([*choices, *LEARN, *longer, "lr_schedule.base=0.005"]))
     assert falling[0] == pytest.approx(math.log(int(dataset.removeprefix("cifar"))), rel=0.35)
-    assert min(falling) < 0.8 * falling[0], falling
+    reached = min(falling) if model == "vgg19bn" else falling[-1]
+    assert reached < 0.8 * falling[0], falling
 
 
 @pytest.mark.parametrize("layers", [2, pytest.param(3, marks=pytest.mark.long)])
