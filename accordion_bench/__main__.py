@@ -2,7 +2,7 @@
 
 import sys
 
-from accordion_bench.cli import main
+from accordion_bench.commands.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -11,16 +11,16 @@ import os
 import sys
 from contextlib import ExitStack
 
-from accordion_bench.config import RunConfig
+from accordion_bench.config.schema import RunConfig
 from accordion_bench.errors import Interrupted, RunFailure, UserError
-from accordion_bench.members import in_collective
-from accordion_bench.progress import say
+from accordion_bench.runs.members import in_collective
+from accordion_bench.runs.progress import say
 
 
 def main(overrides: list[str]) -> int:
     """Run this process's workers; the exit code."""
-    from accordion_bench import outcome
-    from accordion_bench.compose import compose
+    from accordion_bench.config.compose import compose
+    from accordion_bench.runs import outcome
 
     if "RANK" not in os.environ:
         say(
@@ -49,9 +49,9 @@ def main(overrides: list[str]) -> int:
 
 
 def _run(config: RunConfig) -> int:
-    from accordion_bench.communicator import Communicator
-    from accordion_bench.launch import join_group, leave_group, place_workers
-    from accordion_bench.run import Place, execute
+    from accordion_bench.runs.launch import join_group, leave_group, place_workers
+    from accordion_bench.runs.run import Place, execute
+    from accordion_bench.training.communicator import Communicator
 
     _, kind = place_workers(config)
     place = Place(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), join_group(config, kind))
@@ -72,8 +72,8 @@ def _run(config: RunConfig) -> int:
 
 def _admit(config: RunConfig, held: ExitStack) -> tuple[int, str]:
     """Take the lock, for all processes: (an exit code, why there is nothing to do or an empty text)."""
-    from accordion_bench.admission import finished_summary
-    from accordion_bench.lock import Lock
+    from accordion_bench.runs.admission import finished_summary
+    from accordion_bench.runs.lock import Lock
 
     try:
         held.enter_context(Lock(config.directory))

@@ -22,12 +22,12 @@ import torch.distributed as dist
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
 
-from accordion_bench.aggregator import Aggregator
-from accordion_bench.communicator import Communicator
 from accordion_bench.compressors import build_compressor
-from accordion_bench.environment import _processor
-from accordion_bench.gradients import Layout
-from accordion_bench.models import build_model
+from accordion_bench.runs.environment import _processor
+from accordion_bench.training.aggregator import Aggregator
+from accordion_bench.training.communicator import Communicator
+from accordion_bench.training.gradients import Layout
+from accordion_bench.workloads.models import build_model
 
 RANKS = (1, 2, 4)
 FRACTIONS = (0.01, 0.1, 0.99)

@@ -21,17 +21,18 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from accordion_bench import checkpoint
-from accordion_bench.compose import compose_values
-from accordion_bench.config import DatasetConfig, RunConfig
-from accordion_bench.datasets.base import ImageData
-from accordion_bench.environment import describe_environment
-from accordion_bench.parsing import from_mapping
-from accordion_bench.persistence import resume, save
-from accordion_bench.pulse import COST_LIMIT
-from accordion_bench.records import EpochRecord, RunDirectory, to_line
-from accordion_bench.run import Place, build_trainer
-from accordion_bench.trainer import Trainer
+from accordion_bench.config.compose import compose_values
+from accordion_bench.config.parsing import from_mapping
+from accordion_bench.config.schema import DatasetConfig, RunConfig
+from accordion_bench.runs import checkpoint
+from accordion_bench.runs.environment import describe_environment
+from accordion_bench.runs.persistence import resume, save
+from accordion_bench.runs.pulse import COST_LIMIT
+from accordion_bench.runs.records import RunDirectory, to_line
+from accordion_bench.runs.run import Place, build_trainer
+from accordion_bench.training.record import EpochRecord
+from accordion_bench.training.trainer import Trainer
+from accordion_bench.workloads.datasets.base import ImageData
 
 PAPER_UPDATES = 98  # ceil(50,000 / 4 / 128)
 PAPER_EPOCHS = 300

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from places import REPOSITORY
 
-REPOSITORY = Path(__file__).resolve().parents[1]
 TABLE = REPOSITORY / "tests" / "golden" / "every_method.yaml"
 GOLDEN = REPOSITORY / "tests" / "golden" / "every_method.json"
 TIMES = ("seconds", "time")

@@ -10,10 +10,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from places import REPOSITORY
 
-ROOT = Path(__file__).resolve().parents[1]
 SETUP = configparser.ConfigParser()
-SETUP.read(ROOT / "setup.cfg")
+SETUP.read(REPOSITORY / "setup.cfg")
 
 
 @pytest.fixture(scope="module")
@@ -23,12 +23,12 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source = folder / "source"
     source.mkdir()
     for name in ("setup.cfg", "pyproject.toml", "LICENSE", "README.md"):
-        if (ROOT / name).exists():
-            (source / name).write_bytes((ROOT / name).read_bytes())
+        if (REPOSITORY / name).exists():
+            (source / name).write_bytes((REPOSITORY / name).read_bytes())
     for name in ("accordion_bench", "conf"):
-        for path in (ROOT / name).rglob("*"):
+        for path in (REPOSITORY / name).rglob("*"):
             if path.is_file() and "__pycache__" not in path.parts:
-                target = source / path.relative_to(ROOT)
+                target = source / path.relative_to(REPOSITORY)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(path.read_bytes())
     options = ["--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder)]
@@ -57,16 +57,16 @@ def run(installed: Path, directory: Path, *arguments: str) -> subprocess.Complet
 
 def test_every_package_folder_is_declared() -> None:
     declared = set(SETUP["options"]["packages"].split())
-    folders = {path.parent.relative_to(ROOT) for path in (ROOT / "accordion_bench").rglob("__init__.py")}
+    folders = {path.parent.relative_to(REPOSITORY) for path in (REPOSITORY / "accordion_bench").rglob("__init__.py")}
     assert declared == {".".join(folder.parts) for folder in folders} | {"accordion_bench.conf"}
 
 
 def test_wheel_holds_every_module_configuration_and_published_value(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     for folder, suffixes in (("accordion_bench", (".py", ".csv", ".gz", ".typed")), ("conf", (".py", ".yaml"))):
-        for path in (ROOT / folder).rglob("*"):
+        for path in (REPOSITORY / folder).rglob("*"):
             if path.suffix in suffixes and "__pycache__" not in path.parts:
-                inside = path.relative_to(ROOT).as_posix()
+                inside = path.relative_to(REPOSITORY).as_posix()
                 assert (f"accordion_bench/{inside}" if folder == "conf" else inside) in names
 
 
@@ -86,7 +86,7 @@ def test_dependencies_are_ranges_and_the_program_has_its_name(wheel: Path) -> No
         "tabulate", "torch", "torchvision",
     }  # fmt: skip
     assert not [line for line in required if "==" in line.split(";")[0]]
-    assert "accordion-bench = accordion_bench.cli:main" in archive.read(f"{info}/entry_points.txt").decode()
+    assert "accordion-bench = accordion_bench.commands.cli:main" in archive.read(f"{info}/entry_points.txt").decode()
     assert "License-File: LICENSE" in metadata
 
 
@@ -109,21 +109,21 @@ def test_installed_program_finds_its_configuration_from_any_directory(installed:
 
 
 def test_make_help_and_the_ci_script_agree_with_the_readmes_command() -> None:
-    done = subprocess.run(["make", "help"], capture_output=True, text=True, cwd=ROOT, check=False)
+    done = subprocess.run(["make", "help"], capture_output=True, text=True, cwd=REPOSITORY, check=False)
     assert done.returncode == 0, done.stderr
     for target in ("demo", "test", "lint", "tables", "figures", "bench", "clean"):
         assert f"make {target} " in done.stdout
-    assert "make test" in (ROOT / ".ci" / "run").read_text()
+    assert "make test" in (REPOSITORY / ".ci" / "run").read_text()
 
 
-@pytest.mark.parametrize("script", sorted((ROOT / "scripts").iterdir()), ids=lambda path: path.name)
+@pytest.mark.parametrize("script", sorted((REPOSITORY / "scripts").iterdir()), ids=lambda path: path.name)
 def test_scripts_are_executable_and_parse(script: Path) -> None:
     assert os.access(script, os.X_OK)
     assert subprocess.run(["bash", "-n", str(script)], capture_output=True, check=False).returncode == 0
 
 
 def test_sweep_seeds_script_needs_seeds_and_passes_the_exit_code_on(tmp_path: Path) -> None:
-    script = str(ROOT / "scripts" / "sweep_seeds.sh")
+    script = str(REPOSITORY / "scripts" / "sweep_seeds.sh")
     assert subprocess.run([script], capture_output=True, check=False).returncode == 2
     program = tmp_path / "accordion-bench"
     program.write_text('#!/bin/sh\necho "$@" >> calls\ncase "$2" in seed=2) exit 1;; esac\n')

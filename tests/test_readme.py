@@ -7,10 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from places import REPOSITORY
 
-from accordion_bench.cli import COMMANDS, main
+from accordion_bench.commands.cli import COMMANDS, main
 
-README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture
@@ -45,7 +46,7 @@ def test_a_broken_compressor_fails_the_check(
 ) -> None:
     (tmp_path / "leaky.py").write_text(
         "from accordion_bench.compressors.none import Uncompressed\n"
-        "from accordion_bench.ladders import FRACTIONS\n"
+        "from accordion_bench.compressors.ladders import FRACTIONS\n"
         "class Leaky(Uncompressed):\n"
         "    ladder = FRACTIONS\n"
         "    def reduce(self, grads_HN, communicator):\n"

@@ -1,1 +1,3 @@
-"""The commands of accordion-bench, one a file, each with `main(arguments) -> exit code`."""
+"""What is typed: one module a subcommand, with its options, its help and what it prints. May import every other
+room, and does so when a command runs, so that --help stays quick; nothing imports it.
+"""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 from accordion_bench.errors import UserError
 
 if TYPE_CHECKING:
-    from accordion_bench.tablespec import RowRuns, Table
+    from accordion_bench.sweeps.table import RowRuns, Table
 
 
 class Parser(argparse.ArgumentParser):
@@ -48,8 +48,8 @@ def chosen_tables(names: list[str], results: str) -> list[tuple[Table, list[RowR
     Raises:
         UserError: if a name is unknown, or there is no run at all.
     """
-    from accordion_bench.sweep import resolve
-    from accordion_bench.tablespec import load_table, table_names
+    from accordion_bench.sweeps.jobs import resolve
+    from accordion_bench.sweeps.table import load_table, table_names
 
     if names:
         return [(table, resolve(table, results)) for table in map(load_table, dict.fromkeys(names))]
@@ -59,8 +59,8 @@ def chosen_tables(names: list[str], results: str) -> list[tuple[Table, list[RowR
 
 def tables_with_runs(tables: list[Table], results: str) -> list[tuple[Table, list[RowRuns]]]:
     """Those of the tables that have a run in `results`; UserError if none has."""
-    from accordion_bench.report.runs import any_run
-    from accordion_bench.sweep import resolve
+    from accordion_bench.sweeps.jobs import resolve
+    from accordion_bench.sweeps.row_records import any_run
 
     slugs = [path.name for path in (Path(results) / "runs").glob("*")]
     possible = [(table, resolve(table, results)) for table in tables if _may_have_runs(table, slugs)]

@@ -20,7 +20,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="for programs")
     options = parser.parse_args(arguments)
 
-    from accordion_bench.report.audit import audit, render
+    from accordion_bench.report.audit.report import audit
+    from accordion_bench.report.audit.text import render
 
     report = audit()
     print(report.to_json() if options.json else render(report).rstrip())

@@ -9,7 +9,7 @@ EXAMPLES = """\
   accordion-bench check powersgd
   accordion-bench check my_methods:LeadingPart
   accordion-bench check my_methods:Alternate period=5
-In your own tests: from accordion_bench.conformance import check_compressor, failures
+In your own tests: from accordion_bench.compressors.conformance import check_compressor, failures
 """
 
 
@@ -21,7 +21,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("settings", nargs="*", metavar="SETTING=VALUE", help="its own settings")
     options = parser.parse_args(arguments)
 
-    from accordion_bench.conformance import check_compressor, check_scheduler, failures
+    from accordion_bench.compressors.conformance import check_compressor, check_scheduler, failures
 
     check = check_scheduler if _is_scheduler(options.name) else check_compressor
     findings = check(options.name, settings=_settings(options.settings))
@@ -37,9 +37,9 @@ def main(arguments: list[str]) -> int:
 def _is_scheduler(name: str) -> bool:
     """Whether a name means a scheduler; UserError if it means neither."""
     from accordion_bench.compressors import COMPRESSORS
+    from accordion_bench.plugins import closest, load_object
     from accordion_bench.schedulers import SCHEDULERS
     from accordion_bench.schedulers.base import Scheduler
-    from accordion_bench.settings import closest, load_object
 
     if ":" not in name:
         known = [*COMPRESSORS, *SCHEDULERS]

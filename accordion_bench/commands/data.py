@@ -25,8 +25,8 @@ def main(arguments: list[str]) -> int:
     )
     options = parser.parse_args(arguments)
 
-    from accordion_bench.datasets import DATASETS, describe, prepare
-    from accordion_bench.section import unknown
+    from accordion_bench.config.section import unknown
+    from accordion_bench.workloads.datasets import DATASETS, describe, prepare
 
     for name in options.names:
         if name not in DATASETS:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from accordion_bench.commands.arguments import Parser, tables_with_runs
 
 if TYPE_CHECKING:
-    from accordion_bench.tablespec import RowRuns, Table
+    from accordion_bench.sweeps.table import RowRuns, Table
 
 DESCRIPTION = """\
 Draws finished runs, as PNG and SVG: the metric against epochs and against what was sent, with bands over seeds and the
@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> int:
     output = Path(options.output or Path(options.results) / "figures")
     names = [name for name in options.names if name != LASSO]
     if LASSO in options.names and not options.dry_run:
-        from accordion_bench.report.lasso import make_lasso
+        from accordion_bench.report.figures.lasso import make_lasso
 
         _print(make_lasso(output=output))
     if names or not options.names:
@@ -55,9 +55,9 @@ def main(arguments: list[str]) -> int:
 
 def _chosen(names: list[str], results: str, every: bool) -> list[tuple[Table, list[RowRuns]]]:
     """The named figures, or all that have runs (with `every`, all); a table that a figure shows is not drawn twice."""
-    from accordion_bench.report.figure_paper import figure_names
-    from accordion_bench.sweep import resolve
-    from accordion_bench.tablespec import load_table, table_names
+    from accordion_bench.report.figures.paper import figure_names
+    from accordion_bench.sweeps.jobs import resolve
+    from accordion_bench.sweeps.table import load_table, table_names
 
     known = table_names()
     if names:
@@ -70,7 +70,7 @@ def _chosen(names: list[str], results: str, every: bool) -> list[tuple[Table, li
 
 
 def _draw(table: Table, rows: list[RowRuns], output: Path) -> None:
-    from accordion_bench.report.figure_paper import draw
+    from accordion_bench.report.figures.paper import draw
 
     paths = draw(table, rows, output=output)
     _print(paths)
@@ -88,7 +88,7 @@ def _list(table: Table, rows: list[RowRuns]) -> None:
 
 def _missing(rows: list[RowRuns]) -> str:
     """How many runs are finished, where not all are."""
-    from accordion_bench.records import RunDirectory
+    from accordion_bench.runs.records import RunDirectory
 
     runs = {path: RunDirectory(path).finished for row in rows for path in row.directories.values()}
     return "" if all(runs.values()) else f"{sum(runs.values())} of {len(runs)} runs are finished"

@@ -25,13 +25,13 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="for programs")
     options = parser.parse_intermixed_args(arguments)
 
-    from accordion_bench.compose import compose_values
-    from accordion_bench.parsing import from_mapping
+    from accordion_bench.config.compose import compose_values
+    from accordion_bench.config.parsing import from_mapping
 
     config = from_mapping(compose_values(options.settings))
 
-    from accordion_bench.plan import make_plan
-    from accordion_bench.plan_text import render
+    from accordion_bench.sweeps.plan import make_plan
+    from accordion_bench.sweeps.plan_text import render
 
     plan = make_plan(config)
     print(json.dumps(plan.as_dict(), indent=1) if options.json else render(plan))

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
-from accordion_bench.compose import (
+from accordion_bench.config.compose import (
     CONFIG_NAME,
     VERSION_BASE,
     as_values,
@@ -23,10 +23,10 @@ from accordion_bench.compose import (
     explained,
     groups,
 )
-from accordion_bench.config import RunConfig
+from accordion_bench.config.parsing import parse
+from accordion_bench.config.schema import RunConfig
 from accordion_bench.errors import RunFailure, UserError
-from accordion_bench.parsing import parse
-from accordion_bench.records import RunDirectory
+from accordion_bench.runs.records import RunDirectory
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -179,7 +179,7 @@ def job(config: DictConfig) -> float:
     from hydra.core.hydra_config import HydraConfig
     from hydra.types import RunMode
 
-    from accordion_bench.launch import launch
+    from accordion_bench.runs.launch import launch
 
     run = parse(as_values(config))
     try:

@@ -39,9 +39,9 @@ def main(arguments: list[str]) -> int:
 
 def sweep(chosen: dict[str, str], settings: list[str], dry_run: bool) -> int:
     """List or run the jobs that the options and settings describe."""
-    from accordion_bench.sweep import grid_jobs, table_jobs
-    from accordion_bench.sweep_run import Sweep
-    from accordion_bench.tablespec import load_table
+    from accordion_bench.sweeps.jobs import grid_jobs, table_jobs
+    from accordion_bench.sweeps.runner import Sweep
+    from accordion_bench.sweeps.table import load_table
 
     at_once = _number(chosen.get("jobs", "1"), "jobs", 1)
     if "table" in chosen:
@@ -59,7 +59,7 @@ def sweep(chosen: dict[str, str], settings: list[str], dry_run: bool) -> int:
             raise UserError("sweep needs a table or settings; write e.g. accordion-bench sweep table=demo (see --help)")
         jobs = grid_jobs(settings)
     if dry_run:
-        from accordion_bench.sweep_plan import listing
+        from accordion_bench.sweeps.dry_run import listing
 
         print(listing(jobs))
         return 0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from accordion_bench.commands.arguments import Parser, add_report_options, chosen_tables
 
 if TYPE_CHECKING:
-    from accordion_bench.tablespec import Table
+    from accordion_bench.sweeps.table import Table
 
 DESCRIPTION = """\
 Prints tables of finished runs, mean and 95 % interval over seeds, ratios to the low-compression row, and the paper's
@@ -50,8 +50,8 @@ def main(arguments: list[str]) -> int:
     )
     options = parser.parse_args(arguments)
 
-    from accordion_bench.report.tables import make_tables
-    from accordion_bench.verify import problems
+    from accordion_bench.report.tables.make import make_tables
+    from accordion_bench.runs.verify import problems
 
     output = Path(options.output or Path(options.results) / "tables")
     tables = chosen_tables(options.names, options.results)
@@ -70,6 +70,6 @@ def main(arguments: list[str]) -> int:
 
 
 def _plans(table: Table) -> dict[str, float]:
-    from accordion_bench.sweep_plan import planned_floats
+    from accordion_bench.sweeps.dry_run import planned_floats
 
     return planned_floats(table)

@@ -53,11 +53,11 @@ def _is_run(path: Path) -> bool:
 
 def _report(directory: Path, quick: bool, data: bool) -> bool:
     """Print a run's problems; whether it has any."""
-    from accordion_bench.verify import problems
+    from accordion_bench.runs.verify import problems
 
     found = problems(directory)
     if not found and not quick:
-        from accordion_bench.verify_plan import plan_problems
+        from accordion_bench.runs.verify_plan import plan_problems
 
         found = plan_problems(directory, data)
     for line in found:

@@ -1,4 +1,7 @@
-"""The compressors, by name. No torch until one is loaded."""
+"""The compressors, one algorithm a file, and their registry by name; beside them the ladders of levels and the
+checks of what every compressor and scheduler promises (conformance). May import training and schedulers; never
+workloads, config or anything above. No torch until one is loaded.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from accordion_bench.compressors.ladders import ATOMS, BITS, FRACTIONS, NOMINAL, RANKS, Ladder
 from accordion_bench.errors import UserError
-from accordion_bench.ladders import ATOMS, BITS, FRACTIONS, NOMINAL, RANKS, Ladder
-from accordion_bench.settings import check_settings, closest, load_object
+from accordion_bench.plugins import check_settings, closest, load_object
 
 if TYPE_CHECKING:
-    from accordion_bench.compressors.base import Compressor
-    from accordion_bench.gradients import Layout
+    from accordion_bench.training.compressor import Compressor
+    from accordion_bench.training.gradients import Layout
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from accordion_bench.communicator import Communicator
-from accordion_bench.compressors.base import Compressor
 from accordion_bench.compressors.packing import as_bytes, as_numbers
 from accordion_bench.errors import UserError
-from accordion_bench.gradients import Layout, Slot
-from accordion_bench.traffic import BYTES_PER_FLOAT, Traffic
+from accordion_bench.training.communicator import Communicator
+from accordion_bench.training.compressor import Compressor
+from accordion_bench.training.gradients import Layout, Slot
+from accordion_bench.training.traffic import BYTES_PER_FLOAT, Traffic
 
 SHORT_BIN = 63  # the longest bin of which an element is one byte
 LONG_BIN = 16383  # and two bytes: sign, start of a bin, position

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from accordion_bench.communicator import Communicator
-from accordion_bench.compressors.base import Compressor
-from accordion_bench.gradients import Slot
-from accordion_bench.seeds import generator_for
-from accordion_bench.traffic import BYTES_PER_FLOAT, Traffic
+from accordion_bench.training.communicator import Communicator
+from accordion_bench.training.compressor import Compressor
+from accordion_bench.training.gradients import Slot
+from accordion_bench.training.seeds import generator_for
+from accordion_bench.training.traffic import BYTES_PER_FLOAT, Traffic
 
 
 class Atomo(Compressor):

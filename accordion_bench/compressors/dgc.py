@@ -11,11 +11,11 @@ import math
 import torch
 from torch import Tensor
 
-from accordion_bench.communicator import Communicator
-from accordion_bench.compressors.base import Compressor
 from accordion_bench.compressors.topk import exchange, kept_count, largest
 from accordion_bench.errors import UserError
-from accordion_bench.gradients import Layout, Slot
+from accordion_bench.training.communicator import Communicator
+from accordion_bench.training.compressor import Compressor
+from accordion_bench.training.gradients import Layout, Slot
 
 
 class DGC(Compressor):

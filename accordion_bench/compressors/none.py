@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from accordion_bench.communicator import Communicator
-from accordion_bench.compressors.base import Compressor
-from accordion_bench.gradients import Slot
+from accordion_bench.training.communicator import Communicator
+from accordion_bench.training.compressor import Compressor
+from accordion_bench.training.gradients import Slot
 
 
 class Uncompressed(Compressor):

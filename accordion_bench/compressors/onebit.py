@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from accordion_bench.compressors.coded import Coded
-from accordion_bench.gradients import Slot
+from accordion_bench.training.gradients import Slot
 
 
 class OneBit(Coded):

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from accordion_bench.communicator import Communicator
+from accordion_bench.training.communicator import Communicator
 
 BITS_PER_BYTE = 8
 

@@ -13,12 +13,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from accordion_bench.communicator import Communicator
-from accordion_bench.compressors.base import Compressor
 from accordion_bench.errors import UserError
-from accordion_bench.gradients import Layout, Slot
-from accordion_bench.seeds import generator_for
-from accordion_bench.traffic import BYTES_PER_FLOAT, Traffic
+from accordion_bench.training.communicator import Communicator
+from accordion_bench.training.compressor import Compressor
+from accordion_bench.training.gradients import Layout, Slot
+from accordion_bench.training.seeds import generator_for
+from accordion_bench.training.traffic import BYTES_PER_FLOAT, Traffic
 
 
 @dataclass(frozen=True)

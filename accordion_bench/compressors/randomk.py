@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from accordion_bench.communicator import Communicator
-from accordion_bench.compressors.base import Compressor
 from accordion_bench.compressors.topk import kept_count
-from accordion_bench.gradients import Slot
-from accordion_bench.seeds import seed_for
+from accordion_bench.training.communicator import Communicator
+from accordion_bench.training.compressor import Compressor
+from accordion_bench.training.gradients import Slot
+from accordion_bench.training.seeds import seed_for
 
 
 class RandomK(Compressor):

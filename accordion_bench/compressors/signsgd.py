@@ -13,7 +13,7 @@ from torch import Tensor
 
 from accordion_bench.compressors.coded import Coded, as_signs, largest_magnitude
 from accordion_bench.errors import UserError
-from accordion_bench.gradients import Layout, Slot
+from accordion_bench.training.gradients import Layout, Slot
 
 
 class SignSGD(Coded):

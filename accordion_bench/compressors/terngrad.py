@@ -12,11 +12,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from accordion_bench.communicator import Communicator
 from accordion_bench.compressors.coded import Coded, as_signs, largest_magnitude
 from accordion_bench.errors import UserError
-from accordion_bench.gradients import Layout, Slot
-from accordion_bench.traffic import BYTES_PER_FLOAT, Traffic
+from accordion_bench.training.communicator import Communicator
+from accordion_bench.training.gradients import Layout, Slot
+from accordion_bench.training.traffic import BYTES_PER_FLOAT, Traffic
 
 
 class TernGrad(Coded):

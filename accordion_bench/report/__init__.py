@@ -1,4 +1,4 @@
-"""Reports: stored runs -> tables, figures, lists, and the published numbers beside them. No torch.
-
-Reads records and nothing of a live run; may be used on a machine that has only results/.
+"""What is printed and drawn from stored runs: tables, figures, the listing, the audit of the paper's own numbers,
+and the published values they are put beside. May import sweeps and what is below; never commands. Trains
+nothing.
 """

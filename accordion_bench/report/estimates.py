@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from accordion_bench.errors import UserError
-from accordion_bench.settings import closest
+from accordion_bench.plugins import closest
 
 CONFIDENCE = 0.95
 KINDS = {"student": "Student t", "normal": "1.96 s / sqrt(n), population s"}

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from accordion_bench.errors import UserError
-from accordion_bench.lock import is_alive, read_owner
-from accordion_bench.records import RunDirectory
 from accordion_bench.report.numbers import UNITS
-from accordion_bench.report.runs import failure_message
-from accordion_bench.report.sheet import DASH
-from accordion_bench.traffic import Traffic
+from accordion_bench.report.tables.sheet import DASH
+from accordion_bench.runs.lock import is_alive, read_owner
+from accordion_bench.runs.records import RunDirectory
+from accordion_bench.runs.stored import failure_message
+from accordion_bench.training.traffic import Traffic
 
 STATES = ("running", "finished", "interrupted", "diverged", "failed", "damaged")
 STYLES = {"running": "cyan", "finished": "green", "interrupted": "yellow"}

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 
 from accordion_bench.report.estimates import Estimate
-from accordion_bench.report.sheet import DASH
+from accordion_bench.report.tables.sheet import DASH
 
 UNITS = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 MOST_DECIMALS = 4

@@ -1,4 +1,6 @@
-"""The schedulers, by name. No torch."""
+"""The schedulers, one algorithm a file, and their registry by name: from an epoch's statistics to the next one's
+levels. May import nothing but errors and plugins. No torch.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from accordion_bench.errors import UserError
+from accordion_bench.plugins import check_settings, closest, load_object
 from accordion_bench.schedulers.base import Scheduler
-from accordion_bench.settings import check_settings, closest, load_object
 
 SCHEDULERS: dict[str, str] = {
     "accordion": "accordion_bench.schedulers.accordion:Accordion",

@@ -1,0 +1,1 @@
+"""The audit of the paper's own columns; trains nothing."""

@@ -1,0 +1,1 @@
+"""Figures: one module a kind of picture, with the style and helpers that they share."""

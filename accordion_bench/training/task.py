@@ -1,0 +1,99 @@
+"""What is learned: batches, loss, metrics."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from accordion_bench.training.communicator import Communicator
+
+Batch = Any  # a task's own tuple of tensors
+Carry = Any  # what one worker keeps from batch to batch (an LSTM's hidden state), or None
+
+
+class Task(ABC):
+    """One learning problem on one device. Every worker owns an equal share of the training data.
+
+    Attributes:
+        metric: the key of `evaluate` that tables show ("accuracy" in percent, "perplexity").
+        higher_is_better: its direction.
+        facts: what a model must know to be built (see models.build_model): for images
+            {"kind": "image", "channels", "size", "classes"}, for text {"kind": "text", "vocabulary"}.
+        checksums: of the data, by the name of each part; build_task fills them in.
+    """
+
+    checksums: Mapping[str, str] = {}
+
+    metric: str
+    higher_is_better: bool
+    facts: dict[str, Any]
+
+    @property
+    @abstractmethod
+    def batches_per_epoch(self) -> int:
+        """Batches of the base size that every worker has in an epoch."""
+
+    @abstractmethod
+    def batches(self, epoch: int, worker: int) -> Iterator[Batch]:
+        """The worker's batches of this epoch, on the device; a function of (seed, epoch, worker) only."""
+
+    @abstractmethod
+    def size(self, batch: Batch) -> int:
+        """Number of examples (images, tokens) in a batch: its weight when batches are accumulated."""
+
+    @abstractmethod
+    def loss(self, model: nn.Module, batch: Batch, carry: Carry) -> tuple[Tensor, Carry]:
+        """Mean loss over the batch (scalar, differentiable) and the carry for the worker's next batch."""
+
+    def first_carry(self) -> Carry:
+        """The carry at the start of an epoch."""
+        return None
+
+    @abstractmethod
+    def evaluate(self, model: nn.Module, communicator: Communicator) -> dict[str, float]:
+        """Metrics on the test split, the same on every process; work is shared between processes.
+
+        The model is left in the mode it was in. Sums are accumulated per fixed batch in float64 and added in order, so
+        that the result does not depend on the number of processes (use communicator.total).
+        """
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """What must survive besides (seed, epoch)."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """The reverse of `state_dict`."""
+
+
+class WorkerBuffers:
+    """Every hosted worker's own buffers (BatchNorm statistics), swapped into the one model by reference."""
+
+    def __init__(self, model: nn.Module, hosted: int) -> None:
+        self._places = [
+            (module, key, f"{prefix}.{key}" if prefix else key)
+            for prefix, module in model.named_modules()
+            for key in module._buffers
+            if module._buffers[key] is not None
+        ]
+        self.buffers_H: list[dict[str, Tensor]] = [
+            {name: module._buffers[key].clone() for module, key, name in self._places} for _ in range(hosted)
+        ]
+
+    def use(self, hosted: int) -> None:
+        """Make the model read and update this hosted worker's buffers."""
+        for module, key, name in self._places:
+            module._buffers[key] = self.buffers_H[hosted][name]
+
+    def state_dict(self, hosted: int) -> dict[str, Tensor]:
+        """One hosted worker's buffers by name."""
+        return dict(self.buffers_H[hosted])
+
+    @torch.no_grad()
+    def load_state_dict(self, hosted: int, state: dict[str, Tensor]) -> None:
+        """The reverse of `state_dict`; copies."""
+        for name, buffer in self.buffers_H[hosted].items():
+            buffer.copy_(state[name])
