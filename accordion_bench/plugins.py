@@ -50,11 +50,13 @@ def check_settings(
         UserError: on an unknown key or a value of another type.
     """
     target = component.__init__ if inspect.isclass(component) else component
-    hints = typing.get_type_hints(target)
     parameters = inspect.signature(component).parameters
     allowed = [
         name for name, parameter in parameters.items() if parameter.kind is parameter.KEYWORD_ONLY and name not in skip
     ]
+    # Only these: what other arguments are may be known to type checkers alone.
+    own = types.SimpleNamespace(__annotations__={name: parameters[name].annotation for name in allowed})
+    hints = typing.get_type_hints(own, getattr(target, "__globals__", {}))
     checked = {}
     for key, value in settings.items():
         if key not in allowed:

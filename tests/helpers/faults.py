@@ -149,8 +149,8 @@ def _job(content: bytes, folder: str, log: str) -> None:
 def _main(command: str, overrides: list[str], composed: str, member: bool) -> int:
     from accordion_bench import worker
     from accordion_bench.commands import cli
+    from accordion_bench.config import compose
     from accordion_bench.config.parsing import from_yaml
-    from accordion_bench.config.schema import compose
     from accordion_bench.runs import launch
 
     agent = launch._agent

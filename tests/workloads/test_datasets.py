@@ -268,7 +268,7 @@ def test_prepare_checks_and_says_so(tmp_path: Path) -> None:
 def test_data_sets_are_named_prepared_and_read_without_torch_or_spacy(tmp_path: Path) -> None:
     write_small(tmp_path, CIFAR10)
     script = (
-        "import sys, warnings; warnings.simplefilter('ignore'); from accordion_bench import datasets\n"
+        "import sys, warnings; warnings.simplefilter('ignore'); from accordion_bench.workloads import datasets\n"
         f"datasets.describe('{tmp_path}'); datasets.prepare('cifar10', '{tmp_path}', verify=False)\n"
         "print([name for name in ('torch', 'spacy', 'sklearn') if name in sys.modules])"
     )
