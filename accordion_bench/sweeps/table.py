@@ -13,6 +13,8 @@ conf/table/<name>.yaml:
         role: low                   # low (the group's baseline) | high | accordion | other
         overrides: [model=resnet18, compressor=powersgd, scheduler=static, "compressor.levels=[2]"]
         published: {table: 1, dataset: CIFAR-10, network: ResNet-18, level: rank2}   # optional
+    claims:                         # optional: what the rows are to show, written down before they run
+      - {group: ResNet-18, as_good: [Accordion, rank 2], margin: 0.5}
 
 A figure of the paper is such a file too, with any of these keys:
 
@@ -34,13 +36,14 @@ from typing import TYPE_CHECKING, Any
 
 from accordion_bench.errors import UserError
 from accordion_bench.plugins import closest
+from accordion_bench.sweeps.claims import Claim, parse_claims
 from accordion_bench.sweeps.fields import choices, keys_of, overrides, seeds, shown, text
 
 if TYPE_CHECKING:
     from importlib.abc import Traversable
 
 FIGURE_KEYS = ("figure", "draw", "shade", "rows_of")
-TABLE_KEYS = ("title", "number", "scale", "seeds", "base", "rows", *FIGURE_KEYS)
+TABLE_KEYS = ("title", "number", "scale", "seeds", "base", "rows", "claims", *FIGURE_KEYS)
 DRAWINGS = ("curves", "levels", "rates", "regimes", "overlap")
 ROW_KEYS = ("group", "label", "role", "overrides", "published")
 PUBLISHED_KEYS = ("table", "dataset", "network", "level")
@@ -84,6 +87,7 @@ class Table:
         draw: what is drawn of it, any of DRAWINGS.
         shade: label of the row whose critical epochs are shaded in the curves, or empty.
         rows_of: the tables from which it has its rows; empty where they are its own.
+        claims: what its rows are to show.
     """
 
     name: str
@@ -98,6 +102,7 @@ class Table:
     draw: tuple[str, ...] = ("curves", "levels", "rates")
     shade: str = ""
     rows_of: tuple[str, ...] = ()
+    claims: tuple[Claim, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -181,7 +186,8 @@ def parse_table(name: str, mapping: object) -> Table:
         **_figure(keys, where),
     )
     _check_rows(table, where)
-    return table
+    places = [(row.group, row.label) for row in table.rows]
+    return replace(table, claims=parse_claims(keys.get("claims", []), places, f"{where}: claims"))
 
 
 def _figure(keys: Mapping[str, Any], where: str) -> dict[str, Any]:

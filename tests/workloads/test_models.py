@@ -31,7 +31,7 @@ def test_any_channels_size_and_class_count_give_one_logit_per_class(
     assert model(torch.empty(5, channels, size, size, device="meta")).shape == (5, classes)
 
 
-@pytest.mark.parametrize("name", sorted(set(IMAGE_MODELS) - {"vgg19bn"}))
+@pytest.mark.parametrize("name", sorted(set(IMAGE_MODELS) - {"vgg19bn", "vgg9"}))
 def test_digits_of_8x8_pixels_fit_every_network_but_vgg(name: str) -> None:
     model = on_meta(name, image_facts(10, 1, 8))
     assert model(torch.empty(4, 1, 8, 8, device="meta")).shape == (4, 10)
@@ -48,6 +48,7 @@ SMALL = [
     ("densenet", 8, {}),
     ("googlenet", 4, {}),
     ("vgg19bn", 32, {}),
+    ("vgg9", 16, {}),
 ]
 
 
@@ -75,7 +76,7 @@ def test_image_networks_learn(name: str, size: int, settings: dict[str, Any]) ->
     images, labels = torch.randn(8, 3, size, size), torch.randint(10, (8,))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
     losses = []
-    for _ in range(5):
+    for _ in range(15 if name == "vgg9" else 5):  # its narrow hidden layers are slow to start
         optimizer.zero_grad()
         loss = F.cross_entropy(model(images), labels)
         loss.backward()

@@ -77,6 +77,9 @@ def test_counts_follow_the_closed_forms_for_any_channels_and_classes(channels: i
     assert count("resnet18") == residual_by_hand(channels, [64, 128, 256, 512], 2, classes)
     assert count("resnet8") == residual_by_hand(channels, [16, 32, 64], 1, classes)
     assert count("vgg19bn") == vgg_by_hand(channels, 512 if classes < 100 else 4096, classes)
+    small = [(channels, 16), (16, 32), (32, 64), (64, 64), (64, 64), (64, 64)]
+    head = 2 * 65 * 64 + 65 * classes
+    assert count("vgg9") == sum(conv(3, a, b) + b for a, b in small) + head
     assert count("densenet") == densenet_by_hand(channels, classes)
     assert count("smallcnn") == conv(3, channels, 16) + conv(3, 16, 32) + conv(3, 32, 32) + 33 * classes
 

@@ -83,6 +83,7 @@ def test_whole_numbers_pass_as_numbers() -> None:
         *[(name, 4) for name in ("smallcnn", "resnet8", "wideresnet", "googlenet")],
         *[(name, 8) for name in ("resnet18", "senet", "densenet")],
         ("vgg19bn", 32),
+        ("vgg9", 16),
     ],
 )
 def test_images_too_small_for_the_network_are_refused(name: str, smallest: int) -> None:

@@ -42,6 +42,7 @@ MODELS: dict[str, Entry] = {
     "senet": Entry("accordion_bench.workloads.models.senet:build", "image"),
     "smallcnn": Entry("accordion_bench.workloads.models.smallcnn:build", "image"),
     "vgg19bn": Entry("accordion_bench.workloads.models.vgg:build", "image"),
+    "vgg9": Entry("accordion_bench.workloads.models.vgg:build_vgg9", "image"),
     "wideresnet": Entry("accordion_bench.workloads.models.wideresnet:build", "image"),
 }
 
