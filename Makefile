@@ -7,7 +7,7 @@ PYTEST_ARGS ?=
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint tables figures bench wheel clean
+.PHONY: help install demo test lint tables figures claims bench wheel clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,9 @@ tables: $(VENV)/installed  ## print and write every table that has runs
 
 figures: $(VENV)/installed  ## draw every figure that has runs
 	$(BIN)/accordion-bench figures
+
+claims: $(VENV)/installed  ## say what the runs show of the paper's claims
+	$(BIN)/accordion-bench claims
 
 bench: $(VENV)/installed  ## speed of compressors and steps on this machine
 	set -e; for file in benchmarks/bench_*.py; do $(BIN)/python $$file; done

@@ -21,6 +21,7 @@ COMMANDS = {
     "sweep": "train what is missing of a table, or of a grid of settings",
     "tables": "print and write tables of finished runs, with the paper's numbers beside them",
     "figures": "draw curves and levels of finished runs",
+    "claims": "say which claims the runs support, which they contradict, and which are open",
     "list": "show every run with its state, progress and last metric",
     "verify": "check that stored runs are whole and are what they say they are",
     "audit": "explain the paper's own columns without training anything",
