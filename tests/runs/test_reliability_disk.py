@@ -102,7 +102,7 @@ def test_a_read_only_disk_is_refused_at_once(tmp_path: Path, disk: Path) -> None
 
 def test_a_directory_that_vanishes_ends_the_run_in_one_line(tmp_path: Path) -> None:
     job = faults.start(tmp_path, *ENDLESS)
-    wait_for_epochs(tmp_path, 1)
+    wait_for_epochs(job, tmp_path, 1)
     (tmp_path / "results").rename(tmp_path / "gone")
     shutil.rmtree(tmp_path / "gone")
     assert job.wait() == 1
@@ -112,7 +112,7 @@ def test_a_directory_that_vanishes_ends_the_run_in_one_line(tmp_path: Path) -> N
 
 def test_a_run_that_another_job_has_taken_over_is_left_to_it(tmp_path: Path) -> None:
     job = faults.start(tmp_path, *ENDLESS)
-    wait_for_epochs(tmp_path, 1)
+    wait_for_epochs(job, tmp_path, 1)
     lock = faults.directory_of(tmp_path) / "lock"
     other = '{"host": "another", "pid": 7, "time": 1}'
     (tmp_path / "new").write_text(other)
@@ -124,7 +124,7 @@ def test_a_run_that_another_job_has_taken_over_is_left_to_it(tmp_path: Path) -> 
 
 def test_records_that_cannot_be_written_are_named(tmp_path: Path) -> None:
     job = faults.start(tmp_path, *ENDLESS, "checkpoint.enabled=false")
-    wait_for_epochs(tmp_path, 1)
+    wait_for_epochs(job, tmp_path, 1)
     path = faults.directory_of(tmp_path) / "epochs.jsonl"
     path.unlink(), path.mkdir()
     assert job.wait() == 1

@@ -14,6 +14,7 @@ import pytest
 
 from accordion_bench.runs import checkpoint
 
+PATIENCE_S = 10  # what four processes may take to start on two busy cores
 ENDLESS = (*faults.SMALL, "epochs=5000")
 FAULTY = (
     *faults.SMALL,
@@ -58,20 +59,23 @@ def test_a_worker_that_raises_is_named_with_its_own_traceback(tmp_path: Path, pr
 
 
 def test_a_worker_that_sleeps_for_ever_ends_the_job_and_leaves_its_stack(tmp_path: Path) -> None:
-    job = faults.start(tmp_path, *small_with("sleep", "launch.processes=4", "launch.timeout_s=2"))
+    job = faults.start(tmp_path, *small_with("sleep", "launch.processes=4", f"launch.timeout_s={PATIENCE_S}"))
     assert job.wait() == 1
-    assert "process 2 (worker 2) did not answer within 2 s (launch.timeout_s)" in last_line(job.said)
+    assert f"process 2 (worker 2) did not answer within {PATIENCE_S} s (launch.timeout_s)" in last_line(job.said)
     assert "faulty.py" in failure_of(tmp_path)["traceback"]  # where it slept
     assert faults.family_of(job) == []
 
 
 @pytest.mark.parametrize(
     ("number", "what"),
-    [(signal.SIGKILL, "(was killed by signal 9|ended without a word)"), (signal.SIGSTOP, "did not answer within 2 s")],
+    [
+        (signal.SIGKILL, "(was killed by signal 9|ended without a word)"),
+        (signal.SIGSTOP, f"did not answer within {PATIENCE_S} s"),
+    ],
 )
 def test_a_process_that_is_killed_or_stopped_ends_the_job(tmp_path: Path, number: int, what: str) -> None:
-    job = faults.start(tmp_path, *ENDLESS, "launch.processes=4", "launch.timeout_s=2")
-    wait_for_epochs(tmp_path, 1)
+    job = faults.start(tmp_path, *ENDLESS, "launch.processes=4", f"launch.timeout_s={PATIENCE_S}")
+    wait_for_epochs(job, tmp_path, 1)
     os.kill(faults.member_pid(tmp_path, 1), number)
     assert job.wait() == 1
     assert re.search(rf"process 1 \(worker 1\) {what}", last_line(job.said))
@@ -93,7 +97,7 @@ def test_a_member_of_a_torchrun_job_that_raises_is_the_one_on_record(tmp_path: P
 )
 def test_a_signal_saves_and_ends_with_its_code(tmp_path: Path, number: int, processes: int) -> None:
     job = faults.start(tmp_path, *ENDLESS, f"launch.processes={processes}", "checkpoint.minutes=9")
-    wait_for_epochs(tmp_path, 2)
+    wait_for_epochs(job, tmp_path, 2)
     job.signal(number)
     assert job.wait() == 128 + number
     assert "the same command continues from there" in last_line(job.said)
@@ -107,7 +111,7 @@ def test_a_signal_saves_and_ends_with_its_code(tmp_path: Path, number: int, proc
 
 def test_ctrl_c_reaches_every_process_and_still_saves(tmp_path: Path) -> None:
     job = faults.start(tmp_path, *ENDLESS, "launch.processes=2", "checkpoint.minutes=9")
-    wait_for_epochs(tmp_path, 2)
+    wait_for_epochs(job, tmp_path, 2)
     os.killpg(job.process.pid, signal.SIGINT)
     assert job.wait() == 128 + signal.SIGINT
     state = checkpoint.load(faults.directory_of(tmp_path) / "checkpoint.pt")
@@ -116,7 +120,7 @@ def test_ctrl_c_reaches_every_process_and_still_saves(tmp_path: Path) -> None:
 
 def test_a_second_ctrl_c_does_not_wait_for_the_checkpoint(tmp_path: Path) -> None:
     job = faults.start(tmp_path, *small_with("sleep", "launch.processes=1"))
-    wait_for_epochs(tmp_path, 1)
+    wait_for_epochs(job, tmp_path, 1)
     faults.wait_for(lambda: "epoch   1/3" in job.said)
     code = None
     while code is None:  # the first finds it asleep in the middle of an update
@@ -142,6 +146,11 @@ def test_no_process_outlives_a_killed_parent(tmp_path: Path) -> None:
     assert again.wait() == 128 + signal.SIGTERM
 
 
-def wait_for_epochs(folder: Path, count: int) -> None:
-    """Until the only run has so many epochs on record."""
-    faults.wait_for(lambda: (faults.directory_of(folder) / "epochs.jsonl").read_text().count("\n") >= count)
+def wait_for_epochs(job: faults.Job, folder: Path, count: int) -> None:
+    """Until the only run has so many epochs on record. AssertionError if its job ends before that."""
+
+    def enough() -> bool:
+        assert job.process.is_alive(), f"the job has ended: {job.said}"
+        return (faults.directory_of(folder) / "epochs.jsonl").read_text().count("\n") >= count
+
+    faults.wait_for(enough)
