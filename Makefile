@@ -31,9 +31,9 @@ $(VENV)/installed-dev: setup.cfg pyproject.toml
 install: $(VENV)/installed  ## make the virtual environment and install the package into it
 
 demo: $(VENV)/installed  ## a real comparison in a few minutes: 7 rows x 3 seeds on digits, table and figures
-	$(BIN)/accordion-bench sweep table=demo
-	$(BIN)/accordion-bench figures demo
-	$(BIN)/accordion-bench tables demo
+	$(BIN)/accordion-bench sweep table=demo results=outputs/demo
+	$(BIN)/accordion-bench figures demo --results outputs/demo
+	$(BIN)/accordion-bench tables demo --results outputs/demo
 
 test: $(VENV)/installed-test  ## install and run the tests
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
