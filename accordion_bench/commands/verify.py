@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import sys
 from pathlib import Path
 
 from accordion_bench.commands.arguments import Parser
@@ -12,9 +14,16 @@ Checks runs without training: records are whole and add up to the summary, the d
 hash, learning rates, levels and traffic are those that the configuration makes, the data is the one that was trained
 on (where it is on this machine), and checkpoints are whole. One line per problem; exit code 1 if there is any. Runs
 that are unfinished are no problem as long as what they have recorded is in order.
+
+A hand that edits every file of a run alike goes unnoticed by that. --replay trains the first epochs again and compares:
+bit for bit on the versions and processor of the recording, elsewhere losses, metrics and norms to 5 %. It imports the
+components that a run names; use it on runs that you would run. What was replayed is noted in the run's replay.json, and
+tables and claims say so.
 """
 EXAMPLES = """\
   accordion-bench verify
+  accordion-bench verify --replay
+  accordion-bench verify --replay 3 results/runs/digits-smallcnn-none-static-*/seed-1
   accordion-bench verify /archive/results --no-data
   accordion-bench verify results/runs/cifar10-resnet18-powersgd-accordion-1f3a9c/seed-1
 """
@@ -28,13 +37,60 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--no-data", action="store_true", help="do not load the data to compare its checksums")
     parser.add_argument("--quick", action="store_true", help="check the files only, as tables does; takes no seconds")
+    parser.add_argument(
+        "--replay", nargs="?", const="1", metavar="K", help="train the first K epochs (1) again and compare"
+    )
+    parser.add_argument("--data", metavar="DIR", help="where --replay finds the data, if not where the run found it")
     options = parser.parse_args(arguments)
+    epochs = _replayed_epochs(options)
     places = [Path(place) for place in options.places or ["results"]]
     directories = dict.fromkeys(directory for place in places for directory in run_directories(place))
-    bad = sum(_report(directory, options.quick, not options.no_data) for directory in directories)
+    bad = 0
+    for directory in directories:
+        wrong = _report(directory, options.quick, not options.no_data)
+        if epochs and not wrong:
+            wrong = _replay(directory, epochs, options.data)
+        bad += wrong
     count = f"{len(directories)} run{'s' * (len(directories) != 1)}"
     print(f"{count} checked: {bad} with problems" if bad else f"{count} checked: nothing wrong")
     return 1 if bad else 0
+
+
+def _replayed_epochs(options: argparse.Namespace) -> int:
+    """K of --replay, 0 without it; a place that follows --replay is a place."""
+    given = options.replay
+    if given is None:
+        if options.data is not None:
+            raise UserError("--data goes with --replay; add it, or leave --data out")
+        return 0
+    if not given.isdecimal() and Path(given).exists():
+        options.places.insert(0, given)
+        return 1
+    if not given.isdecimal() or int(given) < 1:
+        raise UserError(f"--replay must be a whole number of epochs >= 1, got {given!r}; e.g. --replay 2")
+    return int(given)
+
+
+def _replay(directory: Path, epochs: int, root: str | None) -> bool:
+    """Train again and print what came out; whether it differs."""
+    from accordion_bench.runs.replay import TOLERANCE, remember, replay
+
+    try:
+        result = replay(directory, epochs, root)
+    except UserError as error:
+        print(f"{directory}: cannot be replayed: {' '.join(str(error).split())}", flush=True)
+        return True
+    for line in result.problems:
+        print(f"{directory}: {line}", flush=True)
+    if result.problems:
+        return True
+    how = "equal bit for bit" if result.exact else f"equal to {TOLERANCE:.0%} (another machine or versions)"
+    print(f"{directory}: {result.epochs} of {result.of} epochs trained again, {how}", flush=True)
+    try:
+        remember(directory, result)
+    except OSError as error:
+        print(f"accordion-bench: warning: {directory}: cannot note the replay ({error})", file=sys.stderr)
+    return False
 
 
 def run_directories(place: Path) -> list[Path]:

@@ -25,6 +25,7 @@ def describe_environment(device: torch.device, hosts: list[Any]) -> dict[str, An
         "packages": {name: _version(name) for name in PACKAGES},
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else _processor(),
         "device_type": device.type,
+        "instructions": torch.backends.cpu.get_cpu_capability(),  # processors of one name differ in them
         "cuda": torch.version.cuda if device.type == "cuda" else None,
         "threads": torch.get_num_threads(),
         "cores": os.cpu_count(),

@@ -6,10 +6,12 @@
     epochs.jsonl       one line per finished epoch
     summary.json       written last: a run is finished when it exists
     failure.json       instead of it when the run diverged or failed
+    replay.json        which of its epochs were trained again and found equal, by accordion-bench verify --replay
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping
@@ -22,7 +24,7 @@ from accordion_bench.errors import Diverged, UserError
 from accordion_bench.training.record import EpochRecord
 
 SCHEMA = 1
-NAMES = ("config.yaml", "environment.json", "epochs.jsonl", "summary.json", "failure.json")
+NAMES = ("config.yaml", "environment.json", "epochs.jsonl", "summary.json", "failure.json", "replay.json")
 
 
 @dataclass(frozen=True)
@@ -174,6 +176,11 @@ class RunDirectory:
                 )
             records.append(record)
         return records
+
+
+def digest(directory: Path) -> str:
+    """SHA-256 of epochs.jsonl: a note about records holds as long as they have their bytes. Raises OSError."""
+    return hashlib.sha256((directory / "epochs.jsonl").read_bytes()).hexdigest()
 
 
 def to_line(record: EpochRecord) -> str:

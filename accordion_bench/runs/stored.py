@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import reduce
 from operator import add
@@ -13,7 +13,7 @@ from typing import Any
 
 from accordion_bench.errors import UserError
 from accordion_bench.plugins import closest
-from accordion_bench.runs.records import SCHEMA, RunDirectory, Summary
+from accordion_bench.runs.records import SCHEMA, RunDirectory, Summary, digest
 from accordion_bench.training.network import Network
 from accordion_bench.training.network import seconds as network_seconds
 from accordion_bench.training.record import EpochRecord
@@ -49,6 +49,7 @@ class FinishedRun:
         epochs: its epochs, in order.
         config: config.yaml.
         layers: names of the layers that level_index_L counts; empty if environment.json does not say.
+        replayed: how many of these epochs were trained again and found equal (verify --replay); 0 if none.
     """
 
     name: str
@@ -57,6 +58,7 @@ class FinishedRun:
     epochs: tuple[EpochRecord, ...]
     config: Mapping[str, Any]
     layers: tuple[str, ...]
+    replayed: int = 0
 
     @property
     def traffic(self) -> Traffic:
@@ -136,7 +138,7 @@ def read_run(directory: Path, seed: int) -> FinishedRun | Problem:
         _check_sums(summary, epochs)
         config = _config(directory)
         _check_decisions(epochs, rungs=len(config["compressor"]["levels"]))
-        return FinishedRun(run.name, seed, summary, epochs, config, _layers(run))
+        return FinishedRun(run.name, seed, summary, epochs, config, _layers(run), _replayed(run))
     except (UserError, OSError, ValueError, OverflowError, RecursionError) as error:
         message = str(error).replace(f"{directory}/", "").splitlines()[0]
         return Problem(seed, "damaged", message)
@@ -242,3 +244,27 @@ def _layers(run: RunDirectory) -> tuple[str, ...]:
         return tuple(str(layer["name"]) for layer in (run.read_json("environment.json") or {})["model"]["layers"])
     except (KeyError, TypeError):
         return ()
+
+
+def _replayed(run: RunDirectory) -> int:
+    """Epochs that replay.json vouches for, if it speaks of these very records."""
+    try:
+        note = run.read_json("replay.json") or {}
+        epochs = note.get("epochs")
+        if type(epochs) is int and epochs > 0 and note.get("records") == digest(run.path):
+            return epochs
+    except (UserError, OSError):
+        pass
+    return 0
+
+
+def replay_note(runs: Iterable[FinishedRun]) -> str:
+    """How many of these runs were replayed, in words; empty if none was."""
+    numbers = {(run.name, run.seed): run.replayed for run in runs}
+    replayed = [epochs for epochs in numbers.values() if epochs]
+    if not replayed:
+        return ""
+    least, most = min(replayed), max(replayed)
+    span = f"{least}" if least == most else f"{least} to {most}"
+    plural = "s" if most > 1 else ""
+    return f"replayed: {span} epoch{plural} of {len(replayed)} of {len(numbers)} runs trained again and found equal"

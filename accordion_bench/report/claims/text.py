@@ -11,6 +11,7 @@ from tabulate import tabulate
 from accordion_bench.report.claims.numbered import Statement
 from accordion_bench.report.claims.statistics import LEVEL, POWER
 from accordion_bench.report.claims.verdicts import NOT_RUN, VERDICTS, Verdict, count_words
+from accordion_bench.runs.stored import replay_note
 from accordion_bench.sweeps.claims import Claim
 from accordion_bench.sweeps.table import Table
 
@@ -74,6 +75,8 @@ def _table(table: Table, verdicts: Sequence[Verdict]) -> list[str]:
     missing = sorted({note for verdict in verdicts for note in verdict.notes}) if any(v.runs for v in verdicts) else []
     if runs:
         parts += ["Runs:", "\n".join(runs)]
+    if note := replay_note(run for verdict in verdicts for run in verdict.finished):
+        parts.append(f"{note.capitalize()}.")
     if missing:
         parts.append("Not counted: " + "; ".join(missing) + ".")
     return parts

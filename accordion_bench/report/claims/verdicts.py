@@ -12,6 +12,7 @@ from pathlib import Path
 
 from accordion_bench.report.claims.statistics import LEVEL, Test, holm, ratio_test, seeds_needed, t_test
 from accordion_bench.report.tables.aggregate import Check, published_of, read_rows
+from accordion_bench.runs.stored import FinishedRun
 from accordion_bench.sweeps.claims import Claim
 from accordion_bench.sweeps.row_records import RowRecords
 from accordion_bench.sweeps.table import Row, RowRuns, Table
@@ -38,6 +39,7 @@ class Verdict:
         unit: of the differences: the metric's name, or "x".
         runs: the run directories of both rows that entered, without seeds.
         notes: what is missing, one line per seed and row.
+        finished: the runs themselves.
     """
 
     claim: Claim
@@ -50,6 +52,7 @@ class Verdict:
     unit: str
     runs: tuple[Path, ...]
     notes: tuple[str, ...]
+    finished: tuple[FinishedRun, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,7 @@ class _Measured:
     unit: str
     runs: tuple[Path, ...]
     notes: tuple[str, ...]
+    finished: tuple[FinishedRun, ...]
 
     @property
     def complete(self) -> bool:
@@ -136,7 +140,8 @@ def _measure(claim: Claim, records: Mapping[tuple[str, str], RowRecords], planne
     ]
     runs = {record.row_runs.directories[pairs[0][0].seed].parent for record in (mine, other)} if pairs else set()
     seeds = tuple(run.seed for run, _ in pairs)
-    return _Measured(claim, seeds, planned, test, unit, tuple(sorted(runs)), tuple(notes))
+    finished = tuple(run for pair in pairs for run in pair)
+    return _Measured(claim, seeds, planned, test, unit, tuple(sorted(runs)), tuple(notes), finished)
 
 
 def _verdict(item: _Measured, p_for: float, p_against: float, claims: int) -> Verdict:
@@ -148,7 +153,19 @@ def _verdict(item: _Measured, p_for: float, p_against: float, claims: int) -> Ve
         word = SUPPORTED if p_for <= LEVEL else CONTRADICTED if p_against <= LEVEL else UNDECIDED
     if word == UNDECIDED and item.test is not None:
         needed = seeds_needed(item.test.effect, claims)
-    return Verdict(item.claim, word, item.seeds, item.planned, item.test, p, needed, item.unit, item.runs, item.notes)
+    return Verdict(
+        item.claim,
+        word,
+        item.seeds,
+        item.planned,
+        item.test,
+        p,
+        needed,
+        item.unit,
+        item.runs,
+        item.notes,
+        item.finished,
+    )
 
 
 def count_words(found: Sequence[Verdict]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from accordion_bench.report.estimates import KINDS
 from accordion_bench.report.tables.aggregate import PAPER_SCALE, RowResult
+from accordion_bench.runs.stored import replay_note
 from accordion_bench.sweeps.table import Table
 from accordion_bench.training.network import Network
 
@@ -29,6 +30,7 @@ def notes(table: Table, results: list[RowResult], metric: str, network: Network)
     any_published = any(result.published for result in results)
     if any_published and table.scale != PAPER_SCALE:
         lines.append("paper: printed for full-scale runs; this table is not one, so no difference is shown")
+    lines.append(replay_note(run for result in results for run in result.runs))
     if any(result.plan is not None for result in results):
         lines.append("(plan): not run; what a run would send")
     if any(result.estimates for result in results):
