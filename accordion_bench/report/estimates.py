@@ -49,15 +49,36 @@ def estimate(values: Sequence[float], kind: str = "student") -> Estimate | None:
     count = len(values)
     if count == 0:
         return None
-    mean = math.fsum(values) / count
     if count == 1:
-        return Estimate(mean, None, 1)
+        return Estimate(values[0], None, 1)
     if min(values) == max(values):
         return Estimate(values[0], 0.0, count, same=True)
-    squares = math.fsum((value - mean) ** 2 for value in values)
-    if kind == "normal":
-        return Estimate(mean, 1.96 * math.sqrt(squares / count) / math.sqrt(count), count)
-    return Estimate(mean, _quantile(count - 1) * math.sqrt(squares / (count - 1)) / math.sqrt(count), count)
+    mean, deviation = mean_and_deviation(values, degrees=count if kind == "normal" else count - 1)
+    quantile = 1.96 if kind == "normal" else _quantile(count - 1)
+    return Estimate(mean, quantile * deviation / math.sqrt(count), count)
+
+
+def mean_and_deviation(values: Sequence[float], degrees: int) -> tuple[float, float]:
+    """Mean, and the root of the summed squared differences from it over `degrees`.
+
+    Taken relative to the power of two above the largest value, so that no square overflows or vanishes and nothing is
+    rounded by it; what the result itself cannot hold is infinite. With a value that is not finite the mean is what IEEE
+    arithmetic makes of the sum, the deviation nan.
+    """
+    if not all(map(math.isfinite, values)):
+        return sum(values) / len(values), math.nan
+    exponent = math.frexp(max(map(abs, values)))[1]
+    parts = [math.ldexp(value, -exponent) for value in values]
+    mean = math.fsum(parts) / len(parts)
+    deviation = math.sqrt(math.fsum((part - mean) ** 2 for part in parts) / degrees)
+    return _times_power_of_two(mean, exponent), _times_power_of_two(deviation, exponent)
+
+
+def _times_power_of_two(value: float, exponent: int) -> float:
+    try:
+        return math.ldexp(value, exponent)
+    except OverflowError:
+        return math.copysign(math.inf, value)
 
 
 def _quantile(degrees: int) -> float:

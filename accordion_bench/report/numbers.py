@@ -10,11 +10,12 @@ from accordion_bench.report.tables.sheet import DASH
 
 UNITS = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 MOST_DECIMALS = 4
+HUGE = 1e12  # from here on, as in the perplexity of a diverged language model, digits say nothing: 8e+163
 
 
 def unit_for(values: Iterable[float]) -> tuple[float, str]:
     """(divisor, prefix) that leaves the largest value with two digits or more before the point."""
-    largest = max(values, default=0.0)
+    largest = max(filter(math.isfinite, values), default=0.0)
     return next(((size, prefix) for size, prefix in UNITS if largest >= 10 * size), (1.0, ""))
 
 
@@ -29,8 +30,9 @@ def decimals_for(estimates: Iterable[Estimate | None], *, digits: int, least: in
 
     Returns:
         Enough for `digits`, and for the smallest interval that is not zero to show a digit; MOST_DECIMALS at most.
+        Values that are HUGE or not finite have no say.
     """
-    there = [value for value in estimates if value is not None]
+    there = [value for value in estimates if value is not None and abs(value.mean) / unit < HUGE]
     largest = max((abs(value.mean) / unit for value in there), default=0.0)
     before_point = math.floor(math.log10(largest)) + 1 if largest >= 1 else 1
     shown = 10**-MOST_DECIMALS
@@ -50,12 +52,16 @@ def with_interval(value: Estimate | None, decimals: int, unit: float = 1.0, exac
 
 
 def number(value: float, decimals: int) -> str:
-    """Fixed decimals, and a thousands separator from 10,000 on."""
+    """Fixed decimals, and a thousands separator from 10,000 on; what is HUGE in scientific form."""
+    if abs(value) >= HUGE:
+        return f"{value:.3g}"
     return f"{value:,.{decimals}f}" if abs(value) >= 10_000 else f"{value:.{decimals}f}"
 
 
 def signed(value: float, decimals: int) -> str:
-    """With its sign; zero has none."""
+    """With its sign; zero has none; what is HUGE in scientific form."""
+    if abs(value) >= HUGE:
+        return f"{value:+.3g}"
     text = f"{value:+.{decimals}f}"
     return text[1:] if float(text) == 0 else text
 
@@ -66,6 +72,8 @@ def ratio(value: float | None, baseline: bool = False) -> str:
         return DASH
     if baseline:
         return "1x"
+    if value >= HUGE or 0 < value < 0.0001:
+        return f"{value:.3g}x"
     decimals = next((count for limit, count in ((0.1, 4), (10, 2), (100, 1)) if value < limit), 0)
     return f"{value:.{decimals}f}x"
 

@@ -14,6 +14,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from accordion_bench.report.estimates import mean_and_deviation
+
 LEVEL = 0.05  # of all claims of one table together
 POWER = 0.8
 MOST_SEEDS = 1000
@@ -50,8 +52,6 @@ def t_test(values: Sequence[float], threshold: float) -> Test | None:
     count = len(values)
     if count < 2 or not all(map(math.isfinite, values)):
         return None
-    scale = max(abs(value) for value in values) or 1.0
-    mean = scale * (math.fsum(value / scale for value in values) / count)
     if min(values) == max(values):
         mean = values[0]
         exact = (float(not mean > threshold), float(not mean < threshold))
@@ -59,18 +59,19 @@ def t_test(values: Sequence[float], threshold: float) -> Test | None:
         return Test(count, mean, mean, mean, *exact, effect)
     from scipy import stats
 
-    deviation = scale * math.sqrt(math.fsum(((value - mean) / scale) ** 2 for value in values) / (count - 1))
-    error = deviation / math.sqrt(count)
-    half = float(stats.t.ppf(0.975, count - 1)) * error
-    statistic = (mean - threshold) / error
+    scale = max(map(abs, values))
+    mean, deviation = mean_and_deviation([value / scale for value in values], degrees=count - 1)
+    half = float(stats.t.ppf(0.975, count - 1)) * deviation / math.sqrt(count)
+    effect = (mean - threshold / scale) / deviation
+    statistic = effect * math.sqrt(count)
     return Test(
         count=count,
-        mean=mean,
-        low=mean - half,
-        high=mean + half,
+        mean=scale * mean,
+        low=scale * (mean - half),
+        high=scale * (mean + half),
         p_for=float(stats.t.sf(statistic, count - 1)),
         p_against=float(stats.t.cdf(statistic, count - 1)),
-        effect=(mean - threshold) / deviation,
+        effect=effect,
     )
 
 
@@ -81,10 +82,10 @@ def ratio_test(above: Sequence[float], below: Sequence[float], least: float) -> 
     """
     if not all(math.isfinite(value) and value > 0 for value in (*above, *below)):
         return None
-    ratios = [one / other for one, other in zip(above, below, strict=True)]
-    if len(ratios) > 1 and min(ratios) == max(ratios) == least:
-        return Test(len(ratios), least, least, least, 0.0, 1.0, math.inf)
-    found = t_test([math.log(ratio) for ratio in ratios], math.log(least))
+    pairs = list(zip(above, below, strict=True))
+    if len(pairs) > 1 and all(one == least * other for one, other in pairs):
+        return Test(len(pairs), least, least, least, 0.0, 1.0, math.inf)
+    found = t_test([math.log(one) - math.log(other) for one, other in pairs], math.log(least))
     if found is None:
         return None
     mean, low, high = (math.exp(min(value, 700.0)) for value in (found.mean, found.low, found.high))

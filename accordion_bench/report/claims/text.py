@@ -11,6 +11,7 @@ from tabulate import tabulate
 from accordion_bench.report.claims.numbered import Statement
 from accordion_bench.report.claims.statistics import LEVEL, POWER
 from accordion_bench.report.claims.verdicts import NOT_RUN, VERDICTS, Verdict, count_words
+from accordion_bench.report.numbers import number, signed
 from accordion_bench.runs.stored import replay_note
 from accordion_bench.sweeps.claims import Claim
 from accordion_bench.sweeps.table import Table
@@ -92,8 +93,8 @@ def _found(verdict: Verdict) -> str:
     if test is None:
         return DASH
     if verdict.unit == "x":
-        return f"{test.mean:.2f}x ({test.low:.2f} to {test.high:.2f})"
-    return f"{test.mean:+.2f} ({test.low:+.2f} to {test.high:+.2f})"
+        return f"{number(test.mean, 2)}x ({number(test.low, 2)} to {number(test.high, 2)})"
+    return f"{signed(test.mean, 2)} ({signed(test.low, 2)} to {signed(test.high, 2)})"
 
 
 def _p(p: float | None) -> str:
