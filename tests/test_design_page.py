@@ -1,4 +1,4 @@
-"""What docs/design.md names exists: files, and in the file named before it each class, function, method and constant."""
+"""What docs/design.md names exists: files, and in the file named before them classes, functions and constants."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WALKS = ("A gradient", "A level decision", "A checkpoint", "A table's cell", "A 
 
 
 def names_in(text: str) -> Iterator[tuple[str, str]]:
-    """(file, "") for each file that is named, (file, name) for each name that follows one; placeholders are left out."""
+    """(file, "") for each file that is named, (file, name) for each name that follows one; no placeholders."""
     file = ""
     for word in re.findall(r"`([^`\n]+)`", text):
         if re.fullmatch(r"[\w./<>-]+(\.py|\.yaml|/)", word):

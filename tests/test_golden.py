@@ -81,12 +81,14 @@ def table_text(results: Path, copy: Path) -> str:
 
 
 def names_of_runs() -> dict[str, list[str]]:
-    """Table -> the directories of its runs with its first seed, by which stored results are found."""
-    names = {}
-    for path in sorted((REPOSITORY / "conf" / "table").glob("*.yaml")):
-        text = _call("sweep", f"table={path.stem}", "--dry-run")
-        names[path.stem] = sorted(line.split()[-1] for line in text.splitlines() if "/seed-" in line)
-    return names
+    """Table -> the directories of its runs; tests/sweeps/test_every_table.py compares them."""
+    from accordion_bench.sweeps.jobs import resolve
+    from accordion_bench.sweeps.table import load_table, table_names
+
+    return {
+        name: sorted(str(path) for row in resolve(load_table(name)) for path in row.directories.values())
+        for name in table_names()
+    }
 
 
 def test_every_method_trains_as_it_did(tmp_path: Path) -> None:
@@ -129,12 +131,6 @@ def test_every_registered_method_is_in_it() -> None:
     missing = [f"compressor={name}" for name in COMPRESSORS if f"compressor={name}," not in text]
     missing += [f"scheduler={name}" for name in SCHEDULERS if f"scheduler={name}" not in text]
     assert not missing, f"add a row to {TABLE.name}"
-
-
-def test_runs_of_every_table_keep_their_names() -> None:
-    kept = json.loads(GOLDEN.read_text(encoding="utf-8"))["names"]
-    found = names_of_runs()
-    assert {table: found.get(table) for table in kept} == kept
 
 
 def _write() -> None:

@@ -181,6 +181,7 @@ def job(config: DictConfig) -> float:
 
     from accordion_bench.runs.launch import launch
 
+    os.chdir(HydraConfig.get().runtime.cwd)  # hydra.job.chdir=true: paths mean what they meant where it was typed
     run = parse(as_values(config))
     try:
         return launch(run).final

@@ -9,7 +9,6 @@ import difflib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
 from itertools import product
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 
 CONFIG_NAME = "config"
 VERSION_BASE = "1.3"
+SEED = re.compile(r"seed=(\d+)")
 NOT_CHOICES = ("table", "recipe", "adjust")  # groups that follow from others, or that `run` does not take
 
 
@@ -66,15 +66,34 @@ def compose_all(
     jobs: Sequence[Sequence[str]], check: Callable[[Mapping[str, Any]], RunConfig] = parse
 ) -> list[RunConfig]:
     """Many runs. Those that differ only in seed=n are composed once (Hydra needs a tenth of a second for each)."""
-    composed: dict[tuple[str, ...], RunConfig] = {}
+    trees: dict[tuple[str, ...], DictConfig] = {}
     configs = []
     for job in jobs:
-        seeds = [override for override in job if re.fullmatch(r"seed=\d+", override)]
-        rest = tuple(override for override in job if override not in seeds)
-        if rest not in composed:
-            composed[rest] = check(compose_values(rest))
-        configs.append(replace(composed[rest], seed=int(seeds[-1].partition("=")[2])) if seeds else composed[rest])
+        seeds = [int(found[1]) for override in job if (found := SEED.fullmatch(override))]
+        rest = tuple(override for override in job if not SEED.fullmatch(override))
+        with explained(job):
+            if rest not in trees:
+                trees[rest] = compose_tree(rest)
+            values = _with_seed(trees[rest], seeds[-1]) if seeds else as_values(trees[rest])
+        configs.append(check(values))
     return configs
+
+
+def compose_seeds(
+    overrides: Sequence[str], seeds: Sequence[int], check: Callable[[Mapping[str, Any]], RunConfig] = parse
+) -> list[RunConfig]:
+    """The run of these overrides with each of the seeds. What interpolates the seed sees the run's own."""
+    return compose_all([[*overrides, f"seed={seed}"] for seed in seeds], check)
+
+
+def _with_seed(tree: DictConfig, seed: int) -> dict[str, Any]:
+    """The values of a composed tree with another seed; the tree keeps its own."""
+    own = tree.seed
+    tree.seed = seed
+    try:
+        return as_values(tree)
+    finally:
+        tree.seed = own
 
 
 def as_values(config: DictConfig) -> dict[str, Any]:

@@ -1,113 +1,172 @@
-"""The typed configuration of a run. No torch.
+"""The typed configuration of a run, and for each setting what it may be: the one place that a new setting needs
+beside its default in conf/. No torch.
 
-Hydra composes conf/ and the command line (compose.py), parsing.py checks the result and makes a RunConfig of it or
-raises UserError. Everything below that door trusts it.
+Hydra composes conf/ and the command line (compose.py); parsing.py reads the result by the rules here and makes a
+RunConfig of it or raises UserError. Everything below that door trusts it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+from accordion_bench.config.section import Section, show
+from accordion_bench.errors import UserError
+
+OPTIMIZERS = ("nesterov", "heavy_ball", "heavy_ball_plus_gradient")
+PROTOCOLS = ("paper", "authors_code")
+
+
+def rule(getter: Callable[..., Any], **bounds: Any) -> Any:
+    """A field that is read as getter(section, key, **bounds), which raises UserError if the value can't be used."""
+    return field(metadata={"read": (getter, bounds)})
+
+
+def _network(section: Section, key: str) -> str:
+    from accordion_bench.training.network import NETWORKS
+
+    return section.known(key, NETWORKS, "network")
+
+
+def _kind(section: Section, key: str) -> str:
+    """A registered data set has one kind; for somebody's own both are possible."""
+    from accordion_bench.workloads.datasets import DATASETS
+
+    name = section.peek("name")
+    return section.choice(key, (DATASETS[name].kind,) if name in DATASETS else ("image", "text"))
+
+
+def _levels(section: Section, key: str) -> tuple[float, ...]:
+    from accordion_bench.compressors import find_compressor
+
+    levels = section.list(key, "a list of numbers, most compressed first", example="[1, 2]")
+    return find_compressor(section.peek("name")).ladder.check(levels)
+
+
+def _multipliers(section: Section, key: str) -> tuple[int, ...]:
+    multipliers = section.list(key, "a list of whole numbers that fall to 1", example="[8, 1]")
+    whole = all(type(multiple) is int and multiple >= 1 for multiple in multipliers)
+    falling = whole and multipliers == sorted(set(multipliers), reverse=True)
+    if not multipliers or not falling or multipliers[-1] != 1:
+        remedy = "[" + ", ".join(map(str, sorted({1, *multipliers}, reverse=True))) + "]" if whole else "[8, 1]"
+        raise UserError(
+            f"batch.multipliers must be whole numbers that fall to 1, got {show(multipliers)}; write {remedy}"
+        )
+    return tuple(multipliers)
+
+
+def _milestones(section: Section, key: str) -> tuple[int, ...]:
+    milestones = section.list(key, "a list of epochs", example="[150, 250]")
+    if not all(type(epoch) is int and epoch >= 1 for epoch in milestones) or milestones != sorted(set(milestones)):
+        raise UserError(
+            f"lr_schedule.milestones must be rising epochs >= 1, got {show(milestones)}; write e.g. [150, 250], "
+            "or [] for a constant rate"
+        )
+    return tuple(milestones)
 
 
 @dataclass(frozen=True, kw_only=True)
 class DatasetConfig:
     """Where the data comes from. `settings` are the data set's own keys (augmentation, normalisation, ...)."""
 
-    name: str
-    kind: str  # "image" or "text"
-    root: str = "data"
-    verify: bool = True
-    limit_train: int | None = None
-    limit_test: int | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    name: str = rule(Section.registered, what="dataset")
+    kind: str = rule(_kind)  # image | text
+    root: str = rule(Section.text)
+    verify: bool = rule(Section.boolean)
+    limit_train: int | None = rule(Section.optional_integer, least=1, remedy="null uses all of it")
+    limit_test: int | None = rule(Section.optional_integer, least=1, remedy="null uses all of it")
+    settings: Mapping[str, Any] = rule(Section.rest)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
     """The network; `settings` are its own keys (layers, dropout, ...)."""
 
-    name: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    name: str = rule(Section.registered, what="model")
+    settings: Mapping[str, Any] = rule(Section.rest)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CompressorConfig:
     """The compressor, its ladder (most compressed first) and its own keys."""
 
-    name: str
-    levels: tuple[float, ...]
-    error_feedback: bool
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    name: str = rule(Section.registered, what="compressor")
+    levels: tuple[float, ...] = rule(_levels)
+    error_feedback: bool = rule(Section.boolean)
+    settings: Mapping[str, Any] = rule(Section.rest)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SchedulerConfig:
     """The scheduler and its own keys."""
 
-    name: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    name: str = rule(Section.registered, what="scheduler")
+    settings: Mapping[str, Any] = rule(Section.rest)
 
 
 @dataclass(frozen=True, kw_only=True)
 class BatchConfig:
     """Examples per worker and backward pass, and the batch ladder as multiples (largest first)."""
 
-    per_worker: int
-    multipliers: tuple[int, ...]
+    per_worker: int = rule(Section.integer, least=1, remedy="the paper has 128")
+    multipliers: tuple[int, ...] = rule(_multipliers)
 
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizerConfig:
-    """SGD: kind is nesterov | heavy_ball | heavy_ball_plus_gradient (the authors' language-model step)."""
+    """SGD; heavy_ball_plus_gradient is the step of the authors' language model."""
 
-    kind: str
-    momentum: float
-    weight_decay: float
-    clip_norm: float | None
+    kind: str = rule(Section.choice, allowed=OPTIMIZERS)
+    momentum: float = rule(Section.number, least=0, below=1, remedy="the paper has 0.9")
+    weight_decay: float = rule(Section.number, least=0, remedy="the paper has 1e-4 on CIFAR")
+    clip_norm: float | None = rule(Section.optional_number, above=0, remedy="null does not clip")
 
 
 @dataclass(frozen=True, kw_only=True)
 class LRScheduleConfig:
     """Per epoch: warm-up from `base` to base x workers, then x factor at each milestone."""
 
-    base: float
-    scale_with_workers: bool
-    warmup_epochs: int
-    warmup_delay: int
-    milestones: tuple[int, ...]
-    factor: float
+    base: float = rule(Section.number, above=0, remedy="the paper has 0.1 on CIFAR and 2.5 on WikiText-2")
+    scale_with_workers: bool = rule(Section.boolean)
+    warmup_epochs: int = rule(Section.integer, least=0, remedy="0 starts at the full rate")
+    warmup_delay: int = rule(Section.integer, least=0, remedy="the authors' code has 1")
+    milestones: tuple[int, ...] = rule(_milestones)
+    factor: float = rule(Section.number, above=0, most=1, remedy="0.1 divides by ten")
 
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchConfig:
     """How the workers are placed; nothing here changes the result."""
 
-    processes: int | None  # None: decided from the GPUs that are there
-    device: str  # auto | cpu | cuda
-    threads: int  # intra-op threads per process on the CPU
-    timeout_s: float
+    processes: int | None = rule(Section.optional_integer, least=1, remedy="null decides from the GPUs that are there")
+    device: str = rule(Section.choice, allowed=("auto", "cpu", "cuda"))
+    threads: int = rule(  # intra-op, of each process on the CPU
+        Section.integer, least=1, remedy="1 per process suits several processes on one CPU"
+    )
+    timeout_s: float = rule(Section.number, above=0, remedy="600 gives a slow worker ten minutes")
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointConfig:
     """When checkpoints are written; nothing here changes the result."""
 
-    enabled: bool
-    minutes: float  # at least this long between two checkpoints
-    keep: bool  # keep the last checkpoint of a finished run
+    enabled: bool = rule(Section.boolean)
+    minutes: float = rule(  # at least this long between two
+        Section.number, least=0, remedy="0 saves after every update; checkpoint.enabled=false never"
+    )
+    keep: bool = rule(Section.boolean)  # the last one, of a finished run
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeConfig:
     """What is measured beside the training, every so many epochs; None never. It changes records, not results."""
 
-    eigenvalue: int | None
-    overlap: int | None
+    eigenvalue: int | None = rule(Section.optional_integer, least=1, remedy="1 measures after every epoch, null never")
+    overlap: int | None = rule(Section.optional_integer, least=1, remedy="1 measures after every epoch, null never")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,22 +178,22 @@ class RunConfig:
     compressor: CompressorConfig
     scheduler: SchedulerConfig
     batch: BatchConfig
-    protocol: str
-    shuffle: str  # every_epoch | once
-    aggregate: str  # mean | sum (the authors' Top-K)
+    protocol: str = rule(Section.choice, allowed=PROTOCOLS)
+    shuffle: str = rule(Section.choice, allowed=("every_epoch", "once"))
+    aggregate: str = rule(Section.choice, allowed=("mean", "sum"))  # sum: the authors' Top-K
     optimizer: OptimizerConfig
     lr_schedule: LRScheduleConfig
-    epochs: int
-    workers: int
-    seed: int
-    statistic: str  # local | aggregated
-    on_nonfinite: str  # stop | skip
+    epochs: int = rule(Section.integer, least=1, remedy="the paper trains 300 on CIFAR")
+    workers: int = rule(Section.integer, least=1, remedy="the paper has 4")
+    seed: int = rule(Section.integer, least=0, remedy="sweep over several with -m seed=1,2,3")
+    statistic: str = rule(Section.choice, allowed=("local", "aggregated"))
+    on_nonfinite: str = rule(Section.choice, allowed=("stop", "skip"))
     probe: ProbeConfig
     launch: LaunchConfig
     checkpoint: CheckpointConfig
-    network: str
-    results: str
-    quiet: bool
+    network: str = rule(_network)
+    results: str = rule(Section.text)
+    quiet: bool = rule(Section.boolean)
 
     @property
     def identity(self) -> dict[str, Any]:

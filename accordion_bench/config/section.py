@@ -18,6 +18,7 @@ class Section:
     """
 
     def __init__(self, values: Mapping[str, Any], path: str = "") -> None:
+        self._all = values
         self._values = dict(values)
         self._known = list(values)
         self._path = path
@@ -119,7 +120,26 @@ class Section:
             raise self._wrong(key, what, value, f"write '{self._full(key)}={example}'")
         return [_canonical(item) for item in value]
 
-    def rest(self) -> dict[str, Any]:
+    def registered(self, key: str, what: str) -> str:
+        """The name of a dataset, model, compressor or scheduler, or somebody's own as "module:object"."""
+        from accordion_bench.compressors import COMPRESSORS
+        from accordion_bench.schedulers import SCHEDULERS
+        from accordion_bench.workloads.datasets import DATASETS
+        from accordion_bench.workloads.models import MODELS
+
+        registries: dict[str, Collection[str]] = {
+            "dataset": DATASETS,
+            "model": MODELS,
+            "compressor": COMPRESSORS,
+            "scheduler": SCHEDULERS,
+        }
+        return self.known(key, registries[what], what, custom=True)
+
+    def peek(self, key: str) -> Any:
+        """A value that was taken before, or is still there."""
+        return self._all[key]
+
+    def rest(self, key: str = "") -> dict[str, Any]:
         """What no getter took: a component's own settings."""
         values, self._values = self._values, {}
         return {key: _canonical(value) for key, value in values.items()}

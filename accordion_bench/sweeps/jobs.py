@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from accordion_bench.config.compose import compose_all, expand
+from accordion_bench.config.compose import compose_all, compose_seeds, expand
 from accordion_bench.config.parsing import from_mapping
 from accordion_bench.config.schema import RunConfig
 from accordion_bench.errors import UserError
@@ -35,10 +35,10 @@ def resolve(table: Table, results: str = "results") -> list[RowRuns]:
     Raises:
         UserError: if a row's overrides do not make a configuration.
     """
-    configs = _row_configs(table, [f"results={_quoted(results)}"], from_mapping)
+    configs = _row_configs(table, table.seeds, [f"results={_quoted(results)}"], from_mapping)
     return [
-        RowRuns(row, {seed: replace(config, seed=seed).directory for seed in table.seeds})
-        for row, config in zip(table.rows, configs, strict=True)
+        RowRuns(row, {seed: config.directory for seed, config in zip(table.seeds, own, strict=True)})
+        for row, own in zip(table.rows, configs, strict=True)
     ]
 
 
@@ -61,19 +61,20 @@ def table_jobs(table: Table, seeds: Sequence[int] = (), rows: str = "", extra: S
             f"rows must be part of a row's name or overrides in table {table.name}, got {rows!r}; there are: {names}"
         )
     table = replace(table, rows=tuple(kept))
-    configs = _row_configs(table, extra)
+    seeds = seeds or table.seeds
+    configs = _row_configs(table, seeds, extra)
     for row, before, after in zip(
-        kept, _row_configs(table, [], from_mapping) if extra else configs, configs, strict=True
+        kept, _row_configs(table, seeds, [], from_mapping) if extra else configs, configs, strict=True
     ):
-        if before.hash != after.hash:
+        if [config.hash for config in before] != [config.hash for config in after]:
             raise UserError(
                 f"{' '.join(extra)} changes the result of row {row.id!r}, which would no longer be "
                 f"table {table.name}'s; leave it out, or sweep without table="
             )
     return [
-        Job(f"{row.id}, seed {seed}", (*table.base, *row.overrides, *extra, f"seed={seed}"), replace(config, seed=seed))
-        for seed in seeds or table.seeds
-        for row, config in zip(kept, configs, strict=True)
+        Job(f"{row.id}, seed {seed}", (*table.base, *row.overrides, *extra, f"seed={seed}"), own[place])
+        for place, seed in enumerate(seeds)
+        for row, own in zip(kept, configs, strict=True)
     ]
 
 
@@ -88,11 +89,14 @@ def grid_jobs(overrides: Sequence[str]) -> list[Job]:
     return list(jobs.values())
 
 
-def _row_configs(table: Table, extra: Sequence[str], *check: Callable[..., RunConfig]) -> list[RunConfig]:
+def _row_configs(
+    table: Table, seeds: Sequence[int], extra: Sequence[str], *check: Callable[..., RunConfig]
+) -> list[list[RunConfig]]:
+    """For each row, its configuration with each seed."""
     configs = []
     for row in table.rows:
         try:
-            configs += compose_all([[*table.base, *row.overrides, *extra]], *check)
+            configs.append(compose_seeds([*table.base, *row.overrides, *extra], seeds, *check))
         except UserError as error:
             raise UserError(f"table {table.name}, row {row.id!r}: {error}") from None
     return configs

@@ -14,6 +14,9 @@ from itertools import groupby
 
 import torch
 from torch import Tensor
+from torch.nn.parameter import is_lazy
+
+from accordion_bench.errors import RunFailure, UserError
 
 
 @dataclass(frozen=True)
@@ -88,8 +91,35 @@ class Layout:
 
     @classmethod
     def of(cls, model: torch.nn.Module) -> Layout:
-        """The layout of a model's trainable parameters (a tied parameter appears once)."""
-        return cls({name: tuple(p.shape) for name, p in model.named_parameters() if p.requires_grad})
+        """The layout of a model's trainable parameters; a tied one appears once, one without elements not at all.
+
+        Raises:
+            UserError: nothing can be trained, or not by one flat buffer.
+        """
+        trainable = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        for name, p in trainable.items():
+            if is_lazy(p):
+                raise UserError(
+                    f"parameter {name} of the model has no shape yet, got {type(p).__name__}; build the model with "
+                    "sizes, or call it once on an example before it is returned"
+                )
+        trainable = {name: p for name, p in trainable.items() if p.numel()}
+        if not trainable:
+            raise UserError(
+                "the model must have a parameter to train, got none with requires_grad; leave at least one trainable"
+            )
+        first, like = next(iter(trainable.items()))
+        for name, p in trainable.items():
+            if (p.dtype, p.device) != (like.dtype, like.device):
+                raise UserError(
+                    f"parameters of the model must have one type on one device, got {first} {_kind(like)} and {name} "
+                    f"{_kind(p)}; convert it with model.to(dtype=...) before it is returned"
+                )
+        if not like.dtype.is_floating_point:
+            raise UserError(
+                f"parameters of the model must be floating-point numbers, got {first} {_kind(like)}; use float"
+            )
+        return cls({name: tuple(p.shape) for name, p in trainable.items()})
 
     def _blocks(self) -> Iterable[Block]:
         for (rows, columns), group in groupby(
@@ -117,6 +147,10 @@ class Layout:
         return [flat_N[slot.start : slot.stop].view(slot.shape) for slot in self.slots]
 
 
+def _kind(p: Tensor) -> str:
+    return f"{str(p.dtype).removeprefix('torch.')} on {p.device}"
+
+
 def _matrix_shape(shape: tuple[int, ...]) -> tuple[int, int]:
     rows, size = shape[0], 1
     for extent in shape:
@@ -125,14 +159,60 @@ def _matrix_shape(shape: tuple[int, ...]) -> tuple[int, int]:
 
 
 class Binding:
-    """Ties a model's `p.grad` to a flat buffer, so that a backward pass writes straight into it."""
+    """Ties a model's `p.grad` to a flat buffer, so that a backward pass writes straight into it.
+
+    A model may do with its gradients and parameters what it likes in its own forward; what it does is noticed here.
+    """
 
     def __init__(self, model: torch.nn.Module, layout: Layout) -> None:
-        parameters = dict(model.named_parameters())
+        self.model = model
         self.layout = layout
+        parameters = dict(model.named_parameters())
         self.parameters = [parameters[slot.name] for slot in layout.slots]
+        self.others = {name: p for name, p in parameters.items() if name not in {slot.name for slot in layout.slots}}
+        self.views: list[Tensor] = []
 
     def bind(self, flat_N: Tensor) -> None:
         """Point every `p.grad` at its view of flat_N; backward passes add to what is there."""
-        for parameter, view in zip(self.parameters, self.layout.views(flat_N), strict=True):
+        self.views = self.layout.views(flat_N)
+        for parameter, view in zip(self.parameters, self.views, strict=True):
             parameter.grad = view
+
+    @torch.no_grad()
+    def collect(self) -> None:
+        """After a backward pass: add each gradient that is no longer a view (the model set `p.grad` to None or to a
+        tensor of its own, and autograd went on from there) to its view, and bind it again.
+
+        Raises:
+            RunFailure: a parameter needs a gradient that did not when the run began.
+        """
+        for parameter, view in zip(self.parameters, self.views, strict=True):
+            if parameter.grad is not view:
+                if parameter.grad is not None:
+                    view += parameter.grad
+                parameter.grad = view
+        for name, parameter in self.others.items():
+            if parameter.requires_grad and parameter.numel():
+                raise RunFailure(
+                    f"parameter {name} of the model was frozen when the run began and is trainable now; build the "
+                    "model with requires_grad=True and freeze it afterwards"
+                )
+
+    def bind_trainable(self, flat_N: Tensor) -> None:
+        """For the optimiser: the gradient of what is trainable now, None (left as it is) for what is frozen now."""
+        self.bind(flat_N)
+        for parameter in self.parameters:
+            if not parameter.requires_grad:
+                parameter.grad = None
+
+    def check(self) -> None:
+        """Raise RunFailure if the model's parameters are not those that the run began with."""
+        now = dict(self.model.named_parameters())
+        began = self.others | {slot.name: p for slot, p in zip(self.layout.slots, self.parameters, strict=True)}
+        for name in [*began, *now]:
+            if now.get(name) is not began.get(name):
+                what = "replaced" if name in now and name in began else "added" if name in now else "removed"
+                raise RunFailure(
+                    f"parameter {name} of the model was {what} after the run began; make all parameters when the model "
+                    "is built, and change their values in place"
+                )

@@ -24,6 +24,8 @@ class HeavyBallPlusGradient(torch.optim.Optimizer):
         for group in self.param_groups:
             for parameter in group["params"]:
                 gradient = parameter.grad
+                if gradient is None:
+                    continue
                 if group["weight_decay"]:
                     gradient = gradient.add(parameter, alpha=group["weight_decay"])
                 state = self.state[parameter]

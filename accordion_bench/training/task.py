@@ -70,30 +70,56 @@ class Task(ABC):
 
 
 class WorkerBuffers:
-    """Every hosted worker's own buffers (BatchNorm statistics), swapped into the one model by reference."""
+    """Every hosted worker's own buffers (BatchNorm statistics), swapped into the one model by reference.
+
+    A model may also put another tensor in a buffer's place in its forward; it then belongs to the worker in use.
+    """
 
     def __init__(self, model: nn.Module, hosted: int) -> None:
         self._places = [
             (module, key, f"{prefix}.{key}" if prefix else key)
             for prefix, module in model.named_modules()
             for key in module._buffers
-            if module._buffers[key] is not None
         ]
-        self.buffers_H: list[dict[str, Tensor]] = [
-            {name: module._buffers[key].clone() for module, key, name in self._places} for _ in range(hosted)
+        self._in_use: int | None = None
+        self._buffers_H: list[dict[str, Tensor | None]] = [
+            {name: _clone(module._buffers[key]) for module, key, name in self._places} for _ in range(hosted)
         ]
 
     def use(self, hosted: int) -> None:
         """Make the model read and update this hosted worker's buffers."""
+        self._keep()
+        self._in_use = hosted
         for module, key, name in self._places:
-            module._buffers[key] = self.buffers_H[hosted][name]
+            module._buffers[key] = self._buffers_H[hosted][name]
+
+    def _keep(self) -> None:
+        if self._in_use is not None:
+            for module, key, name in self._places:
+                buffer = module._buffers.get(key)
+                self._buffers_H[self._in_use][name] = None if buffer is None else buffer.detach()
 
     def state_dict(self, hosted: int) -> dict[str, Tensor]:
-        """One hosted worker's buffers by name."""
-        return dict(self.buffers_H[hosted])
+        """One hosted worker's buffers by name, as far as they are there."""
+        self._keep()
+        return {name: buffer for name, buffer in self._buffers_H[hosted].items() if buffer is not None}
 
     @torch.no_grad()
     def load_state_dict(self, hosted: int, state: dict[str, Tensor]) -> None:
         """The reverse of `state_dict`; copies."""
-        for name, buffer in self.buffers_H[hosted].items():
-            buffer.copy_(state[name])
+        self._keep()
+        own = self._buffers_H[hosted]
+        for name in own:
+            before = own[name]
+            given = state.get(name) if before is None else state[name]
+            if before is not None and given is not None and before.shape == given.shape and before.dtype == given.dtype:
+                before.copy_(given)
+            else:
+                own[name] = _clone(given)
+        if self._in_use == hosted:
+            self._in_use = None  # what the model holds is what was replaced
+            self.use(hosted)
+
+
+def _clone(buffer: Tensor | None) -> Tensor | None:
+    return None if buffer is None else buffer.detach().clone()

@@ -83,9 +83,9 @@ class Trainer:
     current: Epoch | None = None
 
     def __post_init__(self) -> None:
-        like = next(self.model.parameters())
-        self.grads_HN = self.layout.zeros(self.communicator.hosted, like.device, like.dtype)
         self.binding = Binding(self.model, self.layout)
+        like = self.binding.parameters[0]
+        self.grads_HN = self.layout.zeros(self.communicator.hosted, like.device, like.dtype)
         self.buffers = WorkerBuffers(self.model, self.communicator.hosted)
         self.scheduler_state, self.decision = self.scheduler.start(self.problem)
 
@@ -130,6 +130,7 @@ class Trainer:
         )
 
     def _begin(self) -> Epoch:
+        self.binding.check()
         self.aggregator.compressor.set_levels([self.levels[index] for index in self.decision.level_index_L])
         self.statistic.reset()
         hosted = self.communicator.hosted
@@ -181,6 +182,7 @@ class Trainer:
                 loss, epoch.carries_H[h] = self.task.loss(self.model, batch, epoch.carries_H[h])
                 loss = loss * (self.task.size(batch) / examples)
                 loss.backward()
+                self.binding.collect()
             mean_loss += loss.detach()
         if self.clip_norm is not None:
             norm = torch.linalg.vector_norm(self.grads_HN[h])
@@ -210,7 +212,7 @@ class Trainer:
             return False
         self.statistic.add_update(update_N)
         with self.communicator.clock.section("compute"):
-            self.binding.bind(update_N)
+            self.binding.bind_trainable(update_N)
             self.optimizer.step()
         return True
 

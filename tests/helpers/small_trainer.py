@@ -8,11 +8,12 @@ from typing import Any
 
 import torch
 import yaml
+from dataset_cases import dataset_config
 from places import REPOSITORY
 from torch import Tensor, nn
 
 from accordion_bench.compressors import build_compressor
-from accordion_bench.config.schema import DatasetConfig, LRScheduleConfig, OptimizerConfig
+from accordion_bench.config.schema import LRScheduleConfig, OptimizerConfig
 from accordion_bench.schedulers import build_scheduler
 from accordion_bench.schedulers.base import Problem
 from accordion_bench.training.aggregator import Aggregator
@@ -93,7 +94,7 @@ def setting_of(name: str, **changes: Any) -> Setting:
 @functools.cache
 def data(images: int) -> ImageData:
     """The first digits, with the mean and deviation of all."""
-    config = DatasetConfig(name="digits", kind="image")
+    config = dataset_config("digits", "image")
     return digits(config).limited(images, TEST_IMAGES)
 
 

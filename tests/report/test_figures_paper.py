@@ -22,10 +22,9 @@ from accordion_bench.report.figures.shading import spans
 from accordion_bench.runs.records import RunDirectory
 from accordion_bench.runs.stored import FinishedRun, read_run
 from accordion_bench.sweeps.plan import Plan, make_plan
-from accordion_bench.sweeps.table import DRAWINGS, Row, RowRuns, Table, load_table, parse_text, table_names
+from accordion_bench.sweeps.table import Row, RowRuns, Table, load_table, parse_text, table_names
 
 FIGURES = [*map(str, range(1, 4)), "4a", "4b", *map(str, range(5, 21))]
-OWN_ROWS = [name for name in table_names() if name.startswith("fig") and not load_table(name).rows_of]
 
 
 def config_of(name: str, label: str, group: str = "") -> RunConfig:
@@ -53,14 +52,6 @@ def test_every_figure_of_the_paper_has_its_table():
     small = [*FIGURES[:11], "10"]
     assert {f"fig{figure}_digits" for figure in small} <= set(table_names())
     assert "fig11_small" in table_names()
-
-
-@pytest.mark.parametrize("name", OWN_ROWS)
-def test_every_row_makes_a_run_and_shares_it_with_no_other_row(name: str):
-    table = load_table(name)
-    hashes = [from_mapping(compose_values([*table.base, *row.overrides])).hash for row in table.rows]
-    assert len(set(hashes)) == len(hashes)
-    assert set(table.draw) <= set(DRAWINGS)
 
 
 def test_figures_12_to_17_are_the_rows_of_tables_1_to_6():

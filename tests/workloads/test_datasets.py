@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from dataset_cases import dataset_config
 from hypothesis import given
 from hypothesis import strategies as st
 from places import REPOSITORY
@@ -28,7 +29,7 @@ RNG = np.random.default_rng(0)
 
 
 def config(root: Path | str = "data", name: str = "cifar10", **values: object) -> DatasetConfig:
-    return DatasetConfig(name=name, kind="image", root=str(root), **values)  # type: ignore[arg-type]
+    return dataset_config(name, "image", root=str(root), **values)
 
 
 def python2_pickle(pixels: np.ndarray, label_key: str, labels: list[int]) -> bytes:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 import torchvision.transforms.functional as reference
+from dataset_cases import dataset_config
 from processes import run_processes
 from shared_data import shared, write_real_cifar10
 from torch import Tensor, nn
@@ -332,7 +333,7 @@ def test_metrics_are_bit_for_bit_those_of_one_process() -> None:
 
 
 def config(name: str, kind: str, **values: object) -> DatasetConfig:
-    return DatasetConfig(name=name, kind=kind, **values)  # type: ignore[arg-type]
+    return dataset_config(name, kind, **values)
 
 
 def build(dataset: DatasetConfig, batch: int = 8):

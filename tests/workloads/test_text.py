@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import spacy
+from dataset_cases import dataset_config
 from shared_data import shared
 from spacy.symbols import ORTH
 from spacy.tokenizer import Tokenizer as SpacyTokenizer
@@ -52,7 +53,7 @@ def own_texts(folder: Path, **texts: str | bytes) -> dict[str, str]:
 
 
 def config(root: Path, **values: object) -> DatasetConfig:
-    return DatasetConfig(name="wikitext2", kind="text", root=str(root), **values)  # type: ignore[arg-type]
+    return dataset_config("wikitext2", "text", root=str(root), **values)
 
 
 def test_tokens_are_lower_case_split_as_english_with_an_end_on_every_line(tokenizer: Tokenizer) -> None:
