@@ -4,13 +4,14 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
+TEST_JOBS ?= auto
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint tables figures claims bench wheel clean
+.PHONY: help install demo test test-quick lint tables figures claims bench wheel clean
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # One stamp per set of dependencies; the package itself is installed in place, so edits need no new install.
 $(VENV)/installed: setup.cfg pyproject.toml
@@ -35,8 +36,11 @@ demo: $(VENV)/installed  ## a real comparison in a few minutes: 7 rows x 3 seeds
 	$(BIN)/accordion-bench figures demo --results outputs/demo
 	$(BIN)/accordion-bench tables demo --results outputs/demo
 
-test: $(VENV)/installed-test  ## install and run the tests
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+test: $(VENV)/installed-test  ## install and run the tests, on all cores
+	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal $(PYTEST_ARGS)
+
+test-quick: $(VENV)/installed-test  ## the same without what takes long: half a minute
+	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal -m 'not thorough' $(PYTEST_ARGS)
 
 lint: $(VENV)/installed-dev  ## ruff and mypy
 	$(BIN)/ruff check .

@@ -1,6 +1,7 @@
 """One thread per process and no deadlines: the machine may be small, and nothing here is timed.
 
-Tests marked `long` run when ACCORDION_BENCH_LONG=1 is set.
+Tests marked `long` run when ACCORDION_BENCH_LONG=1 is set. What takes most of the time without being `long` is marked
+`thorough`, so that `make test-quick` can leave it out: the files here, and single tests where they stand.
 """
 
 from __future__ import annotations
@@ -22,6 +23,24 @@ from hypothesis import settings
 # Where a change is judged, the same examples every time; elsewhere new ones, which may find something.
 settings.register_profile("plain", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("plain")
+
+
+THOROUGH = {
+    *("test_golden", "test_packaging", "test_every_table", "test_sweep", "test_reliability_sweeps", "test_plan"),
+    *("test_networks_end_to_end", "test_models", "test_models_details", "test_protocols", "test_interpolations"),
+    *("test_checkpoint", "test_placement", "test_replay"),
+    *("test_reliability_disk", "test_reliability_files", "test_reliability_jobs", "test_reliability_kill"),
+    *("test_reliability_verify", "test_core_compressors", "test_compressors_statistics", "test_bad_gradients"),
+    *("test_figures_paper", "test_report_figures", "test_lasso", "test_audit", "test_numbers_out_of_range"),
+    *("test_trainer", "test_own_models", "test_bad_input"),
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of the files above."""
+    for item in items:
+        if item.path.stem in THOROUGH:
+            item.add_marker(pytest.mark.thorough)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -190,3 +190,13 @@ def test_help_loads_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, cwd=REPOSITORY)
     assert done.returncode == 0, done.stderr
     assert "loaded: []" in done.stdout
+
+
+def test_the_quick_tests_cover_every_room() -> None:
+    from conftest import THOROUGH
+
+    tests = REPOSITORY / "tests"
+    rooms = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    quick = {path.parent.name for path in tests.glob("*/test_*.py") if path.stem not in THOROUGH}
+    assert rooms <= quick
+    assert {path.stem for path in tests.rglob("test_*.py")} >= THOROUGH, "a file that is not there any more"

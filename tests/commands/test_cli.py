@@ -125,6 +125,7 @@ def test_module_is_the_same_program() -> None:
     assert "did you mean powersgd?" in done.stderr
 
 
+@pytest.mark.thorough
 def test_multirun_runs_every_job_and_hydra_leaves_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     here = Path.cwd()
     assert main(["run", "seed=1,2", "-m", *DIGITS, "--quiet"]) == 0
@@ -135,6 +136,7 @@ def test_multirun_runs_every_job_and_hydra_leaves_nothing(capsys: pytest.Capture
     assert len(list(here.rglob("summary.json"))) == 2
 
 
+@pytest.mark.thorough
 def test_multirun_goes_on_past_a_failing_job_and_names_it(capsys: pytest.CaptureFixture[str]) -> None:
     code = main(["run", "-m", "batch.per_worker=1000,16", *DIGITS, "--quiet"])
     err = capsys.readouterr().err

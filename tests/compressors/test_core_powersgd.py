@@ -147,6 +147,7 @@ def _differences_from_pytorch(process: int, processes: int, rank: int, steps: in
     return differences
 
 
+@pytest.mark.thorough
 def test_powersgd_equals_pytorchs_ddp_hook_from_the_same_q_in_two_processes() -> None:
     for differences in run_processes(2, _with_pytorch, (1, 2, 4), 8):
         for rank, by_step in differences.items():

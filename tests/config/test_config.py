@@ -252,6 +252,7 @@ texts = st.text(max_size=12) | st.sampled_from(
 )
 
 
+@pytest.mark.thorough
 @settings(max_examples=60)
 @given(key=keys, sign=st.sampled_from(["", "="]), text=texts)
 def test_any_text_as_an_override_is_composed_or_refused(key: str, sign: str, text: str) -> None:

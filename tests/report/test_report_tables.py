@@ -207,6 +207,7 @@ def test_an_output_that_cannot_be_written_is_named(tmp_path: Path):
         make_tables([one_row(tmp_path, [[50.0]])], output=tmp_path / "file" / "out")
 
 
+@pytest.mark.thorough
 def test_reports_never_load_torch(tmp_path: Path):
     code = (
         "import sys; from pathlib import Path\n"

@@ -158,6 +158,7 @@ def _empty(directory: Path) -> None:
     os.utime(directory / "lock", (0, 0))
 
 
+@pytest.mark.thorough
 def test_of_eight_processes_at_once_exactly_one_gets_the_lock_whatever_lies_there(tmp_path: Path) -> None:
     directories = [tmp_path / f"{before.__name__}-{attempt}" for attempt in range(8) for before in BEFORE]
     for directory, before in zip(directories, BEFORE * 8, strict=True):

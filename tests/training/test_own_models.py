@@ -141,20 +141,20 @@ class _Parts(nn.Module):
 @pytest.mark.parametrize(
     ("model", "words"),
     [
-        (_Parts(a=nn.Linear(2, 2).requires_grad_(False)), "must have a parameter to train, got none"),
-        (_Parts(a=nn.Parameter(torch.zeros(0, 5))), "must have a parameter to train, got none"),
-        (nn.Identity(), "must have a parameter to train, got none"),
+        (lambda: _Parts(a=nn.Linear(2, 2).requires_grad_(False)), "must have a parameter to train, got none"),
+        (lambda: _Parts(a=nn.Parameter(torch.zeros(0, 5))), "must have a parameter to train, got none"),
+        (nn.Identity, "must have a parameter to train, got none"),
         (
             _Parts(a=nn.Linear(2, 2), b=nn.Linear(2, 2).double()),
             r"got a\.weight float32 on cpu and b\.weight float64 on",
         ),
-        (_Parts(a=nn.LazyLinear(3)), r"parameter a\.weight of the model has no shape yet"),
-        (_Parts(a=nn.Parameter(torch.zeros(2, 2, dtype=torch.complex64))), "a complex64 on cpu; use float"),
+        (lambda: _Parts(a=nn.LazyLinear(3)), r"parameter a\.weight of the model has no shape yet"),
+        (lambda: _Parts(a=nn.Parameter(torch.zeros(2, 2, dtype=torch.complex64))), "a complex64 on cpu; use float"),
     ],
 )
-def test_models_that_cannot_be_trained_are_refused_in_one_line(model: nn.Module, words: str) -> None:
+def test_models_that_cannot_be_trained_are_refused_in_one_line(model: Callable[[], nn.Module], words: str) -> None:
     with pytest.raises(UserError, match=words) as caught:
-        Layout.of(model)
+        Layout.of(model())
     assert "\n" not in str(caught.value)
 
 

@@ -393,6 +393,7 @@ def test_real_images_can_be_learned(tmp_path: Path) -> None:
     assert after["accuracy"] > 15 > before["accuracy"] - 10
 
 
+@pytest.mark.thorough
 def test_real_text_becomes_a_task(tmp_path: Path) -> None:
     files = {
         "train_file": str(shared("data", "wikitext-2", "wiki.valid.tokens")),
