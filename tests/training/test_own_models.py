@@ -145,7 +145,7 @@ class _Parts(nn.Module):
         (lambda: _Parts(a=nn.Parameter(torch.zeros(0, 5))), "must have a parameter to train, got none"),
         (nn.Identity, "must have a parameter to train, got none"),
         (
-            _Parts(a=nn.Linear(2, 2), b=nn.Linear(2, 2).double()),
+            lambda: _Parts(a=nn.Linear(2, 2), b=nn.Linear(2, 2).double()),
             r"got a\.weight float32 on cpu and b\.weight float64 on",
         ),
         (lambda: _Parts(a=nn.LazyLinear(3)), r"parameter a\.weight of the model has no shape yet"),
