@@ -53,7 +53,7 @@ def _is_scheduler(name: str) -> bool:
 
 def _settings(words: list[str]) -> dict[str, object]:
     """KEY=VALUE words, values read as YAML."""
-    import yaml
+    from accordion_bench.config.plain_yaml import NotYaml, load_yaml
 
     settings = {}
     for word in words:
@@ -61,7 +61,7 @@ def _settings(words: list[str]) -> dict[str, object]:
         if not equals or not key:
             raise UserError(f"settings are written SETTING=VALUE, got {word!r}; see accordion-bench check --help")
         try:
-            settings[key] = yaml.safe_load(value)
-        except yaml.YAMLError:
+            settings[key] = load_yaml(value)
+        except NotYaml:
             raise UserError(f"the value of {key} cannot be read, got {value!r}; write it as in YAML") from None
     return settings

@@ -22,6 +22,7 @@ from accordion_bench.config.compose import (
     expand,
     explained,
     groups,
+    once,
 )
 from accordion_bench.config.parsing import parse
 from accordion_bench.config.schema import RunConfig
@@ -73,8 +74,11 @@ def main(arguments: list[str]) -> int:
         return 0
     arguments = ["quiet=true" if argument in ("-q", "--quiet") else argument for argument in arguments]
     options = _options(arguments)
+    given = options.overrides
+    if options.multirun:
+        options.overrides = once(options.overrides)
     configs = _check(options)
-    flags = _flags(arguments, options.overrides)
+    flags = _flags(arguments, given)
     failures.clear()
     if not options.multirun:
         _hydra([*flags, *options.overrides], options.overrides)

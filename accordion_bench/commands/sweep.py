@@ -68,7 +68,9 @@ def sweep(chosen: dict[str, str], settings: list[str], dry_run: bool) -> int:
 
 
 def _number(text: str, name: str, least: int) -> int:
-    if not text.strip().isdecimal() or int(text) < least:
+    from accordion_bench.config.plain_yaml import INTEGER
+
+    if not INTEGER.fullmatch(text.strip()) or int(text) < least:
         raise UserError(
             f"{name} must be whole numbers >= {least}, got {text!r}; write e.g. {name}={'1,2,3' if least == 0 else 2}"
         )

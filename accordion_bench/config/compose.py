@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 CONFIG_NAME = "config"
 VERSION_BASE = "1.3"
-SEED = re.compile(r"seed=(\d+)")
+SEED = re.compile(r"seed=(0|[1-9][0-9]*)")
 NOT_CHOICES = ("table", "recipe", "adjust")  # groups that follow from others, or that `run` does not take
 
 
@@ -125,6 +125,22 @@ def expand(overrides: Sequence[str]) -> list[list[str]]:
                 value = f"={override.get_value_element_as_str()}" if "=" in (override.input_line or "") else ""
                 lists[key] = [f"{key}{value}"]
     return [list(job) for job in product(*lists.values())]
+
+
+def once(overrides: Sequence[str]) -> list[str]:
+    """The same overrides with each value of a comma-separated list once: a seed given twice is one run."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    kept = []
+    with explained(overrides):
+        for text, override in zip(overrides, OverridesParser.create().parse_overrides(list(overrides)), strict=True):
+            if override.is_choice_sweep() and "," in text:
+                values = list(override.sweep_string_iterator())
+                if len(set(values)) < len(values):
+                    head = text.partition("=")[0]
+                    text = f"{head}={','.join(map(str, dict.fromkeys(values)))}"
+            kept.append(text)
+    return kept
 
 
 def compose_tree(overrides: Sequence[str]) -> DictConfig:

@@ -13,6 +13,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_type_hints
 
+from accordion_bench.config.plain_yaml import NotYaml, load_yaml
 from accordion_bench.config.schema import RunConfig
 from accordion_bench.config.section import Section
 from accordion_bench.errors import UserError
@@ -90,12 +91,10 @@ def _check_writable(config: RunConfig) -> None:
 
 def from_yaml(text: str) -> RunConfig:
     """The reverse of `to_yaml`, equal to what was written; UserError if the text was edited into something invalid."""
-    import yaml
-
     try:
-        values = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise UserError(f"config.yaml is not valid YAML ({' '.join(str(error).split())}); restore it") from None
+        values = load_yaml(text)
+    except NotYaml as error:
+        raise UserError(f"config.yaml is not valid YAML ({error}); restore it") from None
     if not isinstance(values, dict):
         raise UserError("config.yaml must hold a mapping of settings; restore it")
     return from_mapping(values)

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from accordion_bench.config.plain_yaml import dump_yaml
 from accordion_bench.config.section import Section, show
 from accordion_bench.errors import UserError
 
@@ -254,9 +255,7 @@ def to_mapping(config: RunConfig) -> dict[str, Any]:
 
 def to_yaml(config: RunConfig) -> str:
     """`to_mapping` as the text of a run's config.yaml."""
-    import yaml
-
-    return yaml.safe_dump(to_mapping(config), sort_keys=False, allow_unicode=True)
+    return dump_yaml(to_mapping(config))
 
 
 def _plain(value: Any) -> Any:

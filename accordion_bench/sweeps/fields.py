@@ -32,7 +32,7 @@ def text(value: object, where: str) -> str:
 
 
 def seeds(value: object, where: str) -> tuple[int, ...]:
-    """Different whole numbers >= 0; UserError if they are not that."""
+    """Whole numbers >= 0, each once; UserError if they are not that."""
     if not isinstance(value, list) or not value:
         raise UserError(
             f"{where}: seeds must be a list of one whole number or more, got {shown(value)}; write [1, 2, 3]"
@@ -40,9 +40,7 @@ def seeds(value: object, where: str) -> tuple[int, ...]:
     for seed in value:
         if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
             raise UserError(f"{where}: seeds must be whole numbers >= 0, got {seed!r}; write [1, 2, 3]")
-    if len(set(value)) != len(value):
-        raise UserError(f"{where}: seeds must differ from one another, got {shown(value)}")
-    return tuple(value)
+    return tuple(dict.fromkeys(value))
 
 
 def overrides(value: object, where: str) -> tuple[str, ...]:

@@ -61,7 +61,7 @@ def table_jobs(table: Table, seeds: Sequence[int] = (), rows: str = "", extra: S
             f"rows must be part of a row's name or overrides in table {table.name}, got {rows!r}; there are: {names}"
         )
     table = replace(table, rows=tuple(kept))
-    seeds = seeds or table.seeds
+    seeds = tuple(dict.fromkeys(seeds or table.seeds))
     configs = _row_configs(table, seeds, extra)
     for row, before, after in zip(
         kept, _row_configs(table, seeds, [], from_mapping) if extra else configs, configs, strict=True

@@ -34,6 +34,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from accordion_bench.config.plain_yaml import NotYaml, load_yaml
 from accordion_bench.errors import UserError
 from accordion_bench.plugins import closest
 from accordion_bench.sweeps.claims import Claim, parse_claims
@@ -149,17 +150,10 @@ def load_table(name_or_path: str | Path) -> Table:
 
 def parse_text(name: str, text: str) -> Table:
     """The table written in YAML text; UserError if it is not YAML or says something wrong."""
-    import yaml
-
     try:
-        mapping = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f" line {mark.line + 1}" if mark else ""
-        problem = getattr(error, "problem", None) or "unreadable characters"
-        raise UserError(f"table {name}{place} is not valid YAML: {problem}") from None
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"table {name} is not valid YAML: {error}".splitlines()[0]) from None
+        mapping = load_yaml(text)
+    except NotYaml as error:
+        raise UserError(f"table {name} is not valid YAML: {error}") from None
     return parse_table(name, mapping)
 
 

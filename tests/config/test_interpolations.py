@@ -49,3 +49,42 @@ def test_a_run_whose_working_directory_hydra_changes_stays_where_it_was_typed(
     assert main(["run", "epochs=1", "hydra.job.chdir=true", *SMALL]) == 0
     assert len(list(tmp_path.glob("results/runs/*/seed-1/summary.json"))) == 1
     assert Path.cwd() == tmp_path
+
+
+@pytest.mark.parametrize("seed", ["010", "01", "1e1", "0x1", "-1", "1:30", "on"])
+def test_what_is_not_a_seed_is_refused_by_every_way_to_give_one(
+    seed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    row = f"{{group: g, label: a, role: other, overrides: [{', '.join(SMALL[:2])}]}}"
+    Path("own.yaml").write_text(f"title: t\nscale: s\nseeds: [{seed}, 2]\nrows: [{row}]\n")
+    Path("good.yaml").write_text(f"title: t\nscale: s\nseeds: [2]\nrows: [{row}]\n")
+    for words in (
+        ["run", f"seed={seed}"],
+        ["run", "-m", f"seed={seed},2"],
+        ["sweep", f"seed={seed},2"],
+        ["sweep", "table=good.yaml", f"seeds={seed},2"],
+        ["sweep", "table=own.yaml", "--dry-run"],
+        ["plan", f"seed={seed}"],
+    ):
+        with_settings = [*words, *SMALL] if "seed=" in words[-1] else words
+        assert main(with_settings) == 2, words
+        said = capsys.readouterr().err
+        assert "seed" in said and "whole number" in said and said.count("\n") == 1, (words, said)
+    assert not list(tmp_path.glob("results/**/epochs.jsonl"))
+
+
+def test_a_seed_given_twice_is_one_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    loud = [word for word in SMALL if word != "quiet=true"]
+    assert main(["run", "-m", "seed=2,1_0,2,10", "epochs=1", *loud]) == 0
+    said = capsys.readouterr()
+    assert said.err.count("already") == said.out.count("already") == 0
+    assert sorted(path.parent.name for path in tmp_path.glob("results/runs/*/*/summary.json")) == ["seed-10", "seed-2"]
+    assert [job.config.seed for job in grid_jobs([*SMALL, "seed=2,1_0,2,10"])] == [2, 10]
+    row = {"group": "g", "label": "a", "role": "other", "overrides": SMALL[:2]}
+    table = parse_table("own", {"title": "t", "scale": "small", "seeds": [2, 3, 2], "rows": [row]})
+    assert table.seeds == (2, 3)
+    assert [job.config.seed for job in table_jobs(table, [5, 5])] == [5]

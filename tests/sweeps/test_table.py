@@ -72,7 +72,6 @@ BAD: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "one seed bare": (lambda t: t.update(seeds=1), "seeds must be a list"),
     "seed a text": (lambda t: t.update(seeds=["1"]), "seeds must be whole numbers >= 0, got '1'"),
     "seed negative": (lambda t: t.update(seeds=[-1]), "seeds must be whole numbers >= 0, got -1"),
-    "seed twice": (lambda t: t.update(seeds=[1, 1]), "seeds must differ"),
     "no rows": (lambda t: t.update(rows=[]), r"rows must be a list of one row or more, got \[\]"),
     "rows a mapping": (lambda t: t.update(rows={"a": 1}), "rows must be a list"),
     "row a text": (lambda t: t.update(rows=["resnet18"]), "row 1 must be a mapping with the keys group, label"),
