@@ -11,6 +11,7 @@ import os
 import sys
 from contextlib import ExitStack
 
+from accordion_bench.commands.streams import occupy
 from accordion_bench.config.schema import RunConfig
 from accordion_bench.errors import Interrupted, RunFailure, UserError
 from accordion_bench.runs.members import in_collective
@@ -22,6 +23,7 @@ def main(overrides: list[str]) -> int:
     from accordion_bench.config.compose import compose
     from accordion_bench.runs import outcome
 
+    occupy()
     if "RANK" not in os.environ:
         say(
             "accordion-bench: this module is started by torchrun "

@@ -28,7 +28,7 @@ ROOMS = [
     ["training"],
     ["schedulers"],
     ["plugins"],
-    ["errors", ""],  # "" is accordion_bench/__init__.py
+    ["foreign", "errors", ""],  # "" is accordion_bench/__init__.py
 ]
 MOST_ROOMS = 9  # folders
 # What annotations alone may name from above, since it is only data: the dataclasses of a configuration.

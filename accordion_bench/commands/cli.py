@@ -13,7 +13,9 @@ from contextlib import suppress
 from importlib import import_module
 
 from accordion_bench import __version__
+from accordion_bench.commands.streams import Unwritable, occupy, prepared
 from accordion_bench.errors import Interrupted, RunFailure, UserError
+from accordion_bench.foreign import one_line
 from accordion_bench.plugins import closest
 
 COMMANDS = {
@@ -55,10 +57,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     warnings.formatwarning = _warning
+    if argv is None:
+        occupy()
+    with prepared():
+        return _answered(arguments)
+
+
+def _answered(arguments: list[str]) -> int:
+    """The command, and what it raised as one line and an exit code."""
     try:
-        return _dispatch(arguments)
+        code = _dispatch(arguments)
+        _flush()
+        return code
     except (UserError, RunFailure) as error:
-        _say(f"accordion-bench: {' '.join(str(error).split())}")
+        _say(f"accordion-bench: {one_line(error)}")
         return error.exit_code
     except Interrupted as stop:
         _say(f"accordion-bench: {stop}")
@@ -67,8 +79,24 @@ def main(argv: Sequence[str] | None = None) -> int:
         _say("accordion-bench: interrupted; the same command continues")
         return 130
     except BrokenPipeError:  # the reader (head, less) has gone
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _silence()
         return 0
+    except Unwritable as error:
+        _silence()
+        _say(f"accordion-bench: cannot write to standard output ({error}); what was asked for is done, but not shown")
+        return 1
+
+
+def _flush() -> None:
+    """What is still in the buffer of standard output, now that it can be said if it does not fit."""
+    if sys.stdout is not None:
+        sys.stdout.flush()
+
+
+def _silence() -> None:
+    """Nothing of what is left in the buffer is tried again when the interpreter ends."""
+    with suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _say(text: str) -> None:
@@ -82,7 +110,7 @@ def _warning(
 ) -> str:
     """What a warning looks like on the screen: one line without the place in the code, unless it is about code."""
     if category is UserWarning:
-        return f"accordion-bench: warning: {' '.join(str(message).split())}\n"
+        return f"accordion-bench: warning: {one_line(message)}\n"
     return f"{filename}:{lineno}: {category.__name__}: {message}\n"
 
 

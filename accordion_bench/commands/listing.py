@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from accordion_bench.commands.arguments import Parser
+from accordion_bench.commands.streams import styled
 
 EXAMPLES = """\
   accordion-bench list
@@ -23,5 +24,5 @@ def main(arguments: list[str]) -> int:
     from accordion_bench.report.listing import list_runs, render_runs
 
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    print(render_runs(list_runs(Path(options.results)), width=width))
+    styled(render_runs(list_runs(Path(options.results)), width=width))
     return 0

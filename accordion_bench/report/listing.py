@@ -10,7 +10,9 @@ from operator import add
 from pathlib import Path
 from typing import Any
 
+from accordion_bench.config.plain_yaml import load_yaml
 from accordion_bench.errors import UserError
+from accordion_bench.foreign import MEBIBYTE, escape, read_text
 from accordion_bench.report.numbers import UNITS
 from accordion_bench.report.tables.sheet import DASH
 from accordion_bench.runs.lock import is_alive, read_owner
@@ -128,14 +130,9 @@ def _state(run: RunDirectory) -> tuple[str, str]:
 
 def _planned_epochs(directory: Path) -> int | None:
     """The key `epochs` of config.yaml; None where that does not exist or does not say."""
-    import yaml
-
-    path = directory / "config.yaml"
-    if not path.exists():
-        return None
     try:
-        config = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, ValueError, RecursionError):
+        config = load_yaml(read_text(directory / "config.yaml", MEBIBYTE))
+    except (OSError, ValueError):
         return None
     epochs = config.get("epochs") if isinstance(config, dict) else None
     return epochs if isinstance(epochs, int) else None
@@ -189,7 +186,8 @@ def _coloured(runs: Sequence[ListedRun], lines: Sequence[Sequence[str]], width: 
     for run, line in zip(runs, lines, strict=True):
         style = STYLES.get(run.state, "red")
         cells = [
-            Text(text, style=style if heading == "state" else "") for heading, text in zip(HEADINGS, line, strict=True)
+            Text(escape(text), style=style if heading == "state" else "")
+            for heading, text in zip(HEADINGS, line, strict=True)
         ]
         table.add_row(*cells)
     console = Console(width=width, force_terminal=True, highlight=False)

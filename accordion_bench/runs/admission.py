@@ -7,6 +7,7 @@ from pathlib import Path
 from accordion_bench.config.parsing import from_yaml
 from accordion_bench.config.schema import RunConfig, differences
 from accordion_bench.errors import UserError
+from accordion_bench.foreign import MEBIBYTE, read_text
 from accordion_bench.runs.records import RunDirectory, Summary
 
 
@@ -27,7 +28,7 @@ def finished_summary(config: RunConfig) -> Summary | None:
 def check_configuration(config: RunConfig, path: Path) -> None:
     """What made the records that are there is what would continue them."""
     try:
-        stored = from_yaml(path.read_text(encoding="utf-8"))
+        stored = from_yaml(read_text(path, MEBIBYTE))
     except FileNotFoundError:
         return
     except OSError as error:

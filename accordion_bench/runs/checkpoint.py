@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from accordion_bench.foreign import create, make_way, read_bytes
 from accordion_bench.runs.records import flush_names
 
 MAGIC = b"accordion1\n"
@@ -40,7 +41,9 @@ def save(directory: Path, state: dict[str, Any]) -> None:
     payload = buffer.getbuffer()
     temporary = directory / TEMPORARY
     try:
-        with open(temporary, "wb") as file:
+        make_way(directory / NAMES[0])
+        make_way(directory / NAMES[1])
+        with open(create(temporary), "wb") as file:
             file.write(MAGIC + hashlib.sha256(payload).digest())
             file.write(payload)
             file.flush()
@@ -70,7 +73,12 @@ def _prove(path: Path, payload: memoryview) -> None:
 
 def load(path: Path) -> dict[str, Any]:
     """The state in one file, on the CPU. Raises FileNotFoundError or DamagedCheckpoint."""
-    content = path.read_bytes()
+    try:
+        content = read_bytes(path, None)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise DamagedCheckpoint(f"{path} cannot be read ({error.strerror})") from None
     payload = memoryview(content)[HEAD_BYTES:]
     if content[: len(MAGIC)] != MAGIC or content[len(MAGIC) : HEAD_BYTES] != hashlib.sha256(payload).digest():
         raise DamagedCheckpoint(f"{path} is damaged or truncated")
@@ -86,7 +94,7 @@ def load(path: Path) -> dict[str, Any]:
 def candidates(directory: Path) -> Iterator[Path]:
     """The checkpoint files that exist, newest first."""
     for name in NAMES:
-        if (directory / name).exists():
+        if os.path.lexists(directory / name):
             yield directory / name
 
 

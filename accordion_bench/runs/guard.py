@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from accordion_bench.errors import RunFailure
+from accordion_bench.foreign import MEBIBYTE, read_text
 
 CONTINUES = "and the same command continues from the last checkpoint"
 
@@ -44,7 +45,7 @@ class Guard:
 
     def _lock(self) -> str | None:
         try:
-            return (self.directory / "lock").read_text(encoding="utf-8", errors="replace")
+            return read_text(self.directory / "lock", MEBIBYTE, errors="replace")
         except FileNotFoundError:
             return None
 

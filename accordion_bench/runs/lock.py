@@ -13,6 +13,7 @@ import fcntl
 import json
 import os
 import socket
+import stat
 import threading
 import time
 from contextlib import suppress
@@ -20,6 +21,7 @@ from pathlib import Path
 from types import TracebackType
 
 from accordion_bench.errors import InProgress, UserError
+from accordion_bench.foreign import MEBIBYTE, NO_FOLLOW, read_text
 
 HEARTBEAT_SECONDS = 30.0
 STALE_SECONDS = 600.0  # for an owner on another machine
@@ -48,6 +50,8 @@ class Lock:
         try:
             self._acquire()
         except OSError as error:
+            if self.path.is_symlink():
+                raise UserError(f"{self.path} is a link, which no run makes; remove it or set results=DIR") from None
             raise UserError(
                 f"cannot write to {self.directory} ({error.strerror}); make it writable or set results=DIR"
             ) from None
@@ -85,9 +89,13 @@ class Lock:
         with suppress(FileExistsError):  # removed in between, or not a directory: opening the file will tell
             self.directory.mkdir(parents=True, exist_ok=True)
         try:
-            return os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o644), True
+            return os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR | NO_FOLLOW, 0o644), True
         except FileExistsError:
-            return os.open(self.path, os.O_RDWR), False
+            handle = os.open(self.path, os.O_RDWR | os.O_NONBLOCK | NO_FOLLOW)
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            os.close(handle)
+            raise OSError(errno.EINVAL, "its lock is not a file")
+        return handle, False
 
     def _claim(self, handle: int, made: bool) -> bool:
         """Whether the lock is ours now; False if it is about to change hands, InProgress if it is another job's."""
@@ -138,7 +146,7 @@ class Lock:
 
 def _read(path: Path) -> str | None:
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
+        return read_text(path, MEBIBYTE, errors="replace")
     except FileNotFoundError:
         return None
 
@@ -146,7 +154,7 @@ def _read(path: Path) -> str | None:
 def _parse(text: str) -> dict[str, object]:
     try:
         owner = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         owner = {}
     return owner if isinstance(owner, dict) else {}
 
@@ -165,7 +173,7 @@ def is_alive(path: Path, owner: dict[str, object]) -> bool:
         return False
     pid = owner.get("pid")
     here = owner.get("host") == socket.gethostname() and owner.get("space", _space()) == _space()
-    if not here or not isinstance(pid, int):
+    if not here or type(pid) is not int or not 0 < pid < 2**31:
         return age < (STALE_SECONDS if owner else BIRTH_SECONDS)
     try:
         os.kill(pid, 0)

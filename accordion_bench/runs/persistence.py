@@ -12,6 +12,7 @@ from typing import Any
 
 from accordion_bench.config.schema import RunConfig, differences
 from accordion_bench.errors import UserError
+from accordion_bench.foreign import read_text
 from accordion_bench.runs import checkpoint
 from accordion_bench.runs.records import RunDirectory, from_line, to_line
 from accordion_bench.training.record import EpochRecord
@@ -92,14 +93,14 @@ def _newest(config: RunConfig, trainer: Trainer, directory: RunDirectory, warn: 
 def _records_on_file(directory: RunDirectory) -> list[EpochRecord | None]:
     """The epochs in epochs.jsonl; None for a line that is not a record."""
     try:
-        text = (directory.path / "epochs.jsonl").read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
+        text = read_text(directory.path / "epochs.jsonl", errors="replace")
+    except OSError:  # not there, or nothing that can be read: the checkpoint has the records too
         return []
     records: list[EpochRecord | None] = []
     for line in text.splitlines(keepends=True):
         try:
             records.append(from_line(line) if line.endswith("\n") else None)
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             records.append(None)
     while records and records[-1] is None:  # torn by a crash
         records.pop()

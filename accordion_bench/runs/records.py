@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from accordion_bench.errors import Diverged, UserError
+from accordion_bench.foreign import append, create, make_way, read_bytes, read_text
 from accordion_bench.training.record import EpochRecord
 
 SCHEMA = 1
@@ -72,7 +73,8 @@ def write_atomically(path: Path, text: str) -> None:
     """Put text into path: write beside it, flush to disk, rename. Raises OSError; path is then as before."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with open(temporary, "w", encoding="utf-8") as file:
+        make_way(path)
+        with open(create(temporary), "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
@@ -134,10 +136,14 @@ class RunDirectory:
         """One of the JSON files, or None where it does not exist; UserError if it is damaged."""
         path = self.path / name
         try:
-            value = json.loads(path.read_text(encoding="utf-8"))
+            value = json.loads(read_text(path))
         except FileNotFoundError:
             return None
-        except ValueError as error:
+        except OSError as error:
+            raise UserError(
+                f"{path} cannot be read ({error.strerror}); restore it or delete the run's directory"
+            ) from None
+        except (ValueError, RecursionError) as error:
             raise UserError(f"{path} is not valid JSON ({error}); restore it or delete the run's directory") from None
         if not isinstance(value, dict):
             raise UserError(f"{path} must hold a JSON object; restore it or delete the run's directory")
@@ -149,7 +155,7 @@ class RunDirectory:
 
     def append_epoch(self, record: EpochRecord) -> None:
         """Add one line and flush it to disk."""
-        with open(self.path / "epochs.jsonl", "a", encoding="utf-8") as file:
+        with open(append(self.path / "epochs.jsonl"), "a", encoding="utf-8") as file:
             file.write(to_line(record))
             file.flush()
             os.fsync(file.fileno())
@@ -157,16 +163,19 @@ class RunDirectory:
     def read_epochs(self) -> list[EpochRecord]:
         """All whole lines, in order; a torn last line (a crash while appending) is left out. UserError if damaged."""
         path = self.path / "epochs.jsonl"
-        if not path.exists():
-            return []
         records: list[EpochRecord] = []
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
+        try:
+            lines = read_text(path, errors="replace").splitlines(keepends=True)
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise UserError(f"{path} cannot be read ({error.strerror}); restore it or delete the run") from None
         for number, line in enumerate(lines):
             if number == len(lines) - 1 and not line.endswith("\n"):
                 break
             try:
                 record = from_line(line)
-            except (ValueError, TypeError, KeyError) as error:
+            except (ValueError, TypeError, KeyError, RecursionError) as error:
                 raise UserError(
                     f"{path} line {number + 1} is not an epoch record ({error}); restore it or delete the run"
                 ) from None
@@ -180,7 +189,7 @@ class RunDirectory:
 
 def digest(directory: Path) -> str:
     """SHA-256 of epochs.jsonl: a note about records holds as long as they have their bytes. Raises OSError."""
-    return hashlib.sha256((directory / "epochs.jsonl").read_bytes()).hexdigest()
+    return hashlib.sha256(read_bytes(directory / "epochs.jsonl")).hexdigest()
 
 
 def to_line(record: EpochRecord) -> str:

@@ -20,6 +20,7 @@ import torch
 from accordion_bench.config.parsing import from_yaml
 from accordion_bench.config.schema import RunConfig, differences
 from accordion_bench.errors import Diverged, UserError
+from accordion_bench.foreign import MEBIBYTE, read_text
 from accordion_bench.runs.environment import describe_environment
 from accordion_bench.runs.records import RunDirectory, digest
 from accordion_bench.runs.run import Place, build_trainer
@@ -59,7 +60,7 @@ def replay(directory: Path, count: int, root: str | None = None) -> Replay:
         UserError: if a component or the data is not here, or nothing is on record.
     """
     run = RunDirectory(directory)
-    config = from_yaml((directory / "config.yaml").read_text(encoding="utf-8"))
+    config = from_yaml(read_text(directory / "config.yaml", MEBIBYTE))
     environment = run.read_json("environment.json") or {}
     recorded = run.read_epochs()
     if not recorded:

@@ -11,7 +11,9 @@ from operator import add
 from pathlib import Path
 from typing import Any
 
+from accordion_bench.config.plain_yaml import NotYaml, load_yaml
 from accordion_bench.errors import UserError
+from accordion_bench.foreign import MEBIBYTE, read_text
 from accordion_bench.plugins import closest
 from accordion_bench.runs.records import SCHEMA, RunDirectory, Summary, digest
 from accordion_bench.training.network import Network
@@ -220,14 +222,12 @@ def _check_decisions(epochs: tuple[EpochRecord, ...], rungs: int) -> None:
 
 def _config(directory: Path) -> Mapping[str, Any]:
     """config.yaml, with the keys that reports read; else ValueError."""
-    import yaml
-
     try:
-        config = yaml.safe_load((directory / "config.yaml").read_text(encoding="utf-8"))
+        config = load_yaml(read_text(directory / "config.yaml", MEBIBYTE))
     except FileNotFoundError:
         raise ValueError("config.yaml is missing") from None
-    except yaml.YAMLError:
-        raise ValueError("config.yaml is not valid YAML") from None
+    except NotYaml as error:
+        raise ValueError(f"config.yaml is not valid YAML ({error})") from None
     try:
         levels = config["compressor"]["levels"]
         numbers = isinstance(levels, list) and levels and all(isinstance(level, (int, float)) for level in levels)

@@ -12,6 +12,7 @@ from typing import Any
 from accordion_bench.config.parsing import from_yaml
 from accordion_bench.config.schema import RunConfig
 from accordion_bench.errors import UserError
+from accordion_bench.foreign import MEBIBYTE, read_text
 from accordion_bench.runs.records import RunDirectory
 from accordion_bench.runs.stored import FinishedRun, Problem, read_run
 from accordion_bench.schedulers import SCHEDULERS, build_scheduler
@@ -52,11 +53,12 @@ def problems(directory: Path) -> list[str]:
 
 def _configuration(run: RunDirectory) -> RunConfig:
     try:
-        return from_yaml((run.path / "config.yaml").read_text(encoding="utf-8"))
+        return from_yaml(read_text(run.path / "config.yaml", MEBIBYTE))
     except FileNotFoundError:
         raise UserError("config.yaml is missing") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"config.yaml cannot be read ({error})") from None
+        why = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise UserError(f"config.yaml cannot be read ({why})") from None
 
 
 def _line(error: Exception, directory: Path) -> str:

@@ -14,6 +14,7 @@ from accordion_bench.compressors import build_compressor
 from accordion_bench.config.parsing import from_yaml
 from accordion_bench.config.schema import RunConfig, differences
 from accordion_bench.errors import UserError
+from accordion_bench.foreign import MEBIBYTE, read_text
 from accordion_bench.runs import checkpoint
 from accordion_bench.runs.records import RunDirectory
 from accordion_bench.runs.run import problem_of
@@ -38,7 +39,7 @@ def plan_problems(directory: Path, data: bool = True) -> list[str]:
     """
     run = RunDirectory(directory)
     try:
-        config = from_yaml((directory / "config.yaml").read_text(encoding="utf-8"))
+        config = from_yaml(read_text(directory / "config.yaml", MEBIBYTE))
         environment = run.read_json("environment.json") or {}
         epochs = run.read_epochs()
         found = _damaged_checkpoints(directory)

@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, Any
 
 from accordion_bench.config.plain_yaml import NotYaml, load_yaml
 from accordion_bench.errors import UserError
+from accordion_bench.foreign import MEBIBYTE, read_text
 from accordion_bench.plugins import closest
 from accordion_bench.sweeps.claims import Claim, parse_claims
 from accordion_bench.sweeps.fields import choices, keys_of, overrides, seeds, shown, text
@@ -135,7 +136,7 @@ def load_table(name_or_path: str | Path) -> Table:
     if given.endswith((".yaml", ".yml")):
         path = Path(given)
         try:
-            return replace(parse_text(path.stem, path.read_text(encoding="utf-8")), given=given)
+            return replace(parse_text(path.stem, read_text(path, 16 * MEBIBYTE)), given=given)
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
             raise UserError(f"table file {given} cannot be read: {reason}") from None

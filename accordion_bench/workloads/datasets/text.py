@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accordion_bench.errors import UserError
+from accordion_bench.foreign import as_text
 from accordion_bench.workloads.datasets.base import TextData
 
 UNKNOWN, END, PAD = "<unk>", "<eos>", "<pad>"
@@ -27,13 +28,13 @@ CACHE_FORMAT = 1
 
 
 def text_of(content: bytes, where: str) -> str:
-    """Decoded text that is worth tokenising.
+    """Decoded text that is worth tokenising, with "\n" at the end of each line whatever system wrote it.
 
     Raises:
         UserError: if it is not UTF-8, has no words, or a word of more than LONGEST_WORD characters.
     """
     try:
-        text = content.decode("utf-8")
+        text = as_text(content)
     except UnicodeDecodeError as error:
         raise UserError(f"{where} must be UTF-8 text, byte {error.start} is not; convert it") from None
     if not text.strip():

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from accordion_bench.errors import UserError
+from accordion_bench.foreign import read_bytes
 from accordion_bench.workloads.datasets.base import TextData
 from accordion_bench.workloads.datasets.files import OfficialFiles
 from accordion_bench.workloads.datasets.text import encode_splits, text_of
@@ -85,7 +86,7 @@ def load(
 
 def _own_bytes(path: str, split: str) -> bytes:
     try:
-        return Path(path).expanduser().read_bytes()
+        return read_bytes(Path(path).expanduser())
     except OSError as error:
         raise UserError(
             f"dataset.{split}_file must be a text file that can be read, got {path} ({error.strerror})"
