@@ -64,7 +64,7 @@ def make_way(path: Path) -> None:
 
 
 def escape(text: str, keep: str = "") -> str:
-    r"""The text with every control character (and what turns or hides text) written out, like \x1b; not those in `keep`."""
+    r"""The text with every control character (and what turns or hides text) written out, like \x1b, but for `keep`."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(

@@ -10,10 +10,38 @@ import os
 import sys
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from accordion_bench.errors import UserError
+
+
+class NotImported(UserError):
+    """A component of somebody's own is asked for where names are only looked at."""
+
+
+refused: set[str] = set()  # components that were not imported, for whoever wants to say so
+_names_only = ContextVar("names_only", default=False)
+
+
+@contextmanager
+def names_only(only: bool = True) -> Iterator[None]:
+    """Within it nothing is imported that a configuration names: it may come with results that somebody else made."""
+    token = _names_only.set(only)
+    try:
+        yield
+    finally:
+        _names_only.reset(token)
+
+
+def load_own(path: str, what: str) -> Any:
+    """The object at a user's "module:name"; NotImported within `names_only`, UserError if it is not there."""
+    if _names_only.get():
+        refused.add(path)
+        raise NotImported(f"{what} is {path!r}, somebody's own, which this command does not import")
+    return load_object(path, what)
 
 
 def load_object(path: str, what: str) -> Any:
@@ -23,10 +51,9 @@ def load_object(path: str, what: str) -> Any:
         sys.path.append(os.getcwd())  # a user's own file beside which the command is given
     try:
         return getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise UserError(
-            f"{what} must be a name or module:object that can be imported, got {path!r} ({error})"
-        ) from None
+    except Exception as error:  # a user's module may raise anything
+        why = str(error) if isinstance(error, (ImportError, AttributeError)) else f"{type(error).__name__}: {error}"
+        raise UserError(f"{what} must be a name or module:object that can be imported, got {path!r} ({why})") from None
 
 
 def closest(word: str, words: list[str] | tuple[str, ...]) -> str:

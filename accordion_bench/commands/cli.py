@@ -16,7 +16,7 @@ from accordion_bench import __version__
 from accordion_bench.commands.streams import Unwritable, occupy, prepared
 from accordion_bench.errors import Interrupted, RunFailure, UserError
 from accordion_bench.foreign import one_line
-from accordion_bench.plugins import closest
+from accordion_bench.plugins import closest, names_only
 
 COMMANDS = {
     "run": "train one configuration, or several with -m",
@@ -31,6 +31,9 @@ COMMANDS = {
     "check": "test a compressor or scheduler, yours or a registered one, against its promises",
     "data": "show which data sets are here; download or check one",
 }
+
+# These look at what is there, which may be somebody else's: they import no component that it names.
+LOOKING = ("tables", "figures", "claims", "list", "verify", "audit", "data")
 
 HELP = """\
 usage: accordion-bench COMMAND ...
@@ -127,4 +130,5 @@ def _dispatch(arguments: list[str]) -> int:
         hint = closest(command, list(COMMANDS)) or ";"
         raise UserError(f"no command {command!r}{hint} there are: {', '.join(COMMANDS)} (accordion-bench --help)")
     module = import_module(f"accordion_bench.commands.{'listing' if command == 'list' else command}")
-    return int(module.main(rest))
+    with names_only(command in LOOKING):
+        return int(module.main(rest))

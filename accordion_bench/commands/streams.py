@@ -91,7 +91,7 @@ def prepared() -> Iterator[None]:
                 stream.reconfigure(errors="replace")
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - until the process ends
-    sys.stdout = Shown(sys.stdout) if sys.stdout is not None else Closed()  # type: ignore[assignment]
+    sys.stdout = Shown(sys.stdout) if sys.stdout is not None else Closed()
     try:
         yield
     finally:

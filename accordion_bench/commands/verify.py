@@ -8,12 +8,14 @@ from pathlib import Path
 
 from accordion_bench.commands.arguments import Parser
 from accordion_bench.errors import UserError
+from accordion_bench.plugins import names_only, refused
 
 DESCRIPTION = """\
 Checks runs without training: records are whole and add up to the summary, the directory's name is the configuration's
 hash, learning rates, levels and traffic are those that the configuration makes, the data is the one that was trained
 on (where it is on this machine), and checkpoints are whole. One line per problem; exit code 1 if there is any. Runs
-that are unfinished are no problem as long as what they have recorded is in order.
+that are unfinished are no problem as long as what they have recorded is in order. Methods of somebody's own that a run
+names are not imported without --import: results may have been downloaded.
 
 A hand that edits every file of a run alike goes unnoticed by that. --replay trains the first epochs again and compares:
 bit for bit on the versions and processor of the recording, elsewhere losses, metrics and norms to 5 %. It imports the
@@ -40,17 +42,27 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--replay", nargs="?", const="1", metavar="K", help="train the first K epochs (1) again and compare"
     )
+    parser.add_argument(
+        "--import",
+        action="store_true",
+        dest="imports",
+        help="import the own methods that runs name",
+    )
     parser.add_argument("--data", metavar="DIR", help="where --replay finds the data, if not where the run found it")
     options = parser.parse_args(arguments)
     epochs = _replayed_epochs(options)
     places = [Path(place) for place in options.places or ["results"]]
     directories = dict.fromkeys(directory for place in places for directory in run_directories(place))
     bad = 0
-    for directory in directories:
-        wrong = _report(directory, options.quick, not options.no_data)
-        if epochs and not wrong:
-            wrong = _replay(directory, epochs, options.data)
-        bad += wrong
+    refused.clear()
+    with names_only(not options.imports and not epochs):
+        for directory in directories:
+            wrong = _report(directory, options.quick, not options.no_data)
+            if epochs and not wrong:
+                wrong = _replay(directory, epochs, options.data)
+            bad += wrong
+    if refused and not options.quick:
+        print(f"not imported, so checked only in part: {', '.join(sorted(refused))} (--import does)")
     count = f"{len(directories)} run{'s' * (len(directories) != 1)}"
     print(f"{count} checked: {bad} with problems" if bad else f"{count} checked: nothing wrong")
     return 1 if bad else 0

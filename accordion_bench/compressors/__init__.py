@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from accordion_bench.compressors.ladders import ATOMS, BITS, FRACTIONS, NOMINAL, RANKS, Ladder
 from accordion_bench.errors import UserError
-from accordion_bench.plugins import check_settings, closest, load_object
+from accordion_bench.plugins import check_settings, closest, load_object, load_own
 
 if TYPE_CHECKING:
     from accordion_bench.training.compressor import Compressor
@@ -50,7 +50,7 @@ COMPRESSORS: dict[str, Entry] = {
 def find_compressor(name: str) -> Entry:
     """The entry of a registered name, or one for a user's own "module:Class" (its class attribute `ladder`)."""
     if ":" in name:
-        ladder = getattr(load_object(name, "compressor.name"), "ladder", None)
+        ladder = getattr(load_own(name, "compressor.name"), "ladder", None)
         if not isinstance(ladder, Ladder):
             raise UserError(f"{name} must have a class attribute `ladder`, e.g. accordion_bench.ladders.FRACTIONS")
         return Entry(name, ladder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -64,6 +65,12 @@ ATOMS = Ladder(
     label=lambda level: f"{level:g} atoms" if level > 1 else "1 atom",
     allowed=lambda level: level == int(level) and level >= 1,
     remedy="1 atom sends least",
+)
+ANY = Ladder(
+    unit="numbers",
+    label=lambda level: f"level {level:g}",
+    allowed=math.isfinite,
+    remedy="what they mean is known to their compressor",
 )
 NOMINAL = Ladder(
     unit="[1], as this compressor has no ladder",

@@ -17,6 +17,7 @@ from accordion_bench.config.plain_yaml import NotYaml, load_yaml
 from accordion_bench.config.schema import RunConfig
 from accordion_bench.config.section import Section
 from accordion_bench.errors import UserError
+from accordion_bench.plugins import NotImported
 
 
 def parse(values: Mapping[str, Any]) -> RunConfig:
@@ -70,7 +71,10 @@ def _check_together(config: RunConfig) -> None:
             f"launch.processes must divide workers={workers} so that each process hosts equally many, got {processes}; "
             f"use one of {divisors}"
         )
-    scheduler = build_scheduler(config.scheduler.name, config.scheduler.settings, config.statistic)
+    try:
+        scheduler = build_scheduler(config.scheduler.name, config.scheduler.settings, config.statistic)
+    except NotImported:
+        return
     if config.scheduler.name in SCHEDULERS:  # a dry start on one layer of one word: places outside a ladder are refused
         rungs = len(config.compressor.levels)
         words = (1.0,) * rungs

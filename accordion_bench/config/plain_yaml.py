@@ -61,7 +61,7 @@ def _loaders() -> tuple[type, type]:
     import yaml
 
     def plain(base: Any) -> type:
-        loader = type("PlainLoader", (base,), {"yaml_implicit_resolvers": {}})
+        loader: Any = type("PlainLoader", (base,), {"yaml_implicit_resolvers": {}})
         resolvers = (
             ("null", re.compile(r"~|null|Null|NULL|"), ["~", "n", "N", ""]),
             ("bool", re.compile(r"true|True|TRUE|false|False|FALSE"), list("tTfF")),

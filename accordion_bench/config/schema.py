@@ -17,6 +17,7 @@ from typing import Any
 from accordion_bench.config.plain_yaml import dump_yaml
 from accordion_bench.config.section import Section, show
 from accordion_bench.errors import UserError
+from accordion_bench.plugins import NotImported
 
 OPTIMIZERS = ("nesterov", "heavy_ball", "heavy_ball_plus_gradient")
 PROTOCOLS = ("paper", "authors_code")
@@ -43,9 +44,14 @@ def _kind(section: Section, key: str) -> str:
 
 def _levels(section: Section, key: str) -> tuple[float, ...]:
     from accordion_bench.compressors import find_compressor
+    from accordion_bench.compressors.ladders import ANY
 
     levels = section.list(key, "a list of numbers, most compressed first", example="[1, 2]")
-    return find_compressor(section.peek("name")).ladder.check(levels)
+    try:
+        ladder = find_compressor(section.peek("name")).ladder
+    except NotImported:
+        ladder = ANY
+    return ladder.check(levels)
 
 
 def _multipliers(section: Section, key: str) -> tuple[int, ...]:

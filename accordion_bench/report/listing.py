@@ -156,7 +156,7 @@ def render_runs(runs: Sequence[ListedRun], *, now: float | None = None, width: i
     if not runs:
         return "no runs yet; start one: accordion-bench run dataset=digits model=smallcnn compressor=powersgd"
     moment = time.time() if now is None else now
-    lines = [_words(run, moment) for run in runs]
+    lines = [[escape(word) for word in _words(run, moment)] for run in runs]
     counts = ", ".join(f"{count} {state}" for state in STATES if (count := sum(run.state == state for run in runs)))
     grid = _plain(lines) if width is None else _coloured(runs, lines, width)
     return f"{grid}\n{len(runs)} run{'s' * (len(runs) != 1)}: {counts}"
@@ -186,8 +186,7 @@ def _coloured(runs: Sequence[ListedRun], lines: Sequence[Sequence[str]], width: 
     for run, line in zip(runs, lines, strict=True):
         style = STYLES.get(run.state, "red")
         cells = [
-            Text(escape(text), style=style if heading == "state" else "")
-            for heading, text in zip(HEADINGS, line, strict=True)
+            Text(text, style=style if heading == "state" else "") for heading, text in zip(HEADINGS, line, strict=True)
         ]
         table.add_row(*cells)
     console = Console(width=width, force_terminal=True, highlight=False)

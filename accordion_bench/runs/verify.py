@@ -13,6 +13,7 @@ from accordion_bench.config.parsing import from_yaml
 from accordion_bench.config.schema import RunConfig
 from accordion_bench.errors import UserError
 from accordion_bench.foreign import MEBIBYTE, read_text
+from accordion_bench.plugins import NotImported
 from accordion_bench.runs.records import RunDirectory
 from accordion_bench.runs.stored import FinishedRun, Problem, read_run
 from accordion_bench.schedulers import SCHEDULERS, build_scheduler
@@ -85,7 +86,10 @@ def _length(config: RunConfig, epochs: list[EpochRecord], finished: bool) -> lis
 
 
 def _may_stop(config: RunConfig) -> bool:
-    return build_scheduler(config.scheduler.name, config.scheduler.settings, config.statistic).may_stop
+    try:
+        return build_scheduler(config.scheduler.name, config.scheduler.settings, config.statistic).may_stop
+    except NotImported:
+        return True
 
 
 def _totals(config: RunConfig, environment: dict[str, Any] | None, read: FinishedRun | Problem) -> list[str]:

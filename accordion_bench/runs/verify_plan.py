@@ -5,6 +5,7 @@ This loads torch to build the network's shapes, and the data where it is on this
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from accordion_bench.config.parsing import from_yaml
 from accordion_bench.config.schema import RunConfig, differences
 from accordion_bench.errors import UserError
 from accordion_bench.foreign import MEBIBYTE, read_text
+from accordion_bench.plugins import NotImported
 from accordion_bench.runs import checkpoint
 from accordion_bench.runs.records import RunDirectory
 from accordion_bench.runs.run import problem_of
@@ -68,8 +70,14 @@ def _damaged_checkpoints(directory: Path) -> list[str]:
 
 def _layers(config: RunConfig, environment: dict[str, Any]) -> list[str]:
     """The network that this program builds is the one that was trained."""
-    with torch.device("meta"):
-        layout = Layout.of(build_model(config.model.name, environment["task"]["facts"], config.model.settings))
+    with suppress(NotImported):
+        with torch.device("meta"):
+            model = build_model(config.model.name, environment["task"]["facts"], config.model.settings)
+        return _same_layers(config, environment, Layout.of(model))
+    return []
+
+
+def _same_layers(config: RunConfig, environment: dict[str, Any], layout: Layout) -> list[str]:
     recorded = [(layer["name"], tuple(layer["shape"])) for layer in environment["model"]["layers"]]
     if recorded != [(slot.name, slot.shape) for slot in layout.layers]:
         return [f"{config.model.name} has other layers now than those in environment.json"]
@@ -81,7 +89,10 @@ def _layers(config: RunConfig, environment: dict[str, Any]) -> list[str]:
 
 
 def _courses(config: RunConfig, environment: dict[str, Any], epochs: list[EpochRecord]) -> list[str]:
-    compressor = _compressor(config, environment["model"])
+    try:
+        compressor = _compressor(config, environment["model"])
+    except NotImported:
+        return []
     traffic = [line for epoch in epochs for line in _traffic(config, compressor, epoch)]
     return traffic + _decisions(config, compressor, epochs)
 
@@ -123,7 +134,10 @@ def _decisions(config: RunConfig, compressor: Compressor, epochs: list[EpochReco
 
     Schedulers that read more than is on record (means, errors, eigenvalues) are not followed.
     """
-    scheduler = build_scheduler(config.scheduler.name, config.scheduler.settings, config.statistic)
+    try:
+        scheduler = build_scheduler(config.scheduler.name, config.scheduler.settings, config.statistic)
+    except NotImported:
+        return []
     if scheduler.needs_errors or scheduler.needs_eigenvalue:
         return []
     problem = problem_of(config, compressor.layout, compressor)

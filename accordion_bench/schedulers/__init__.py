@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from accordion_bench.errors import UserError
-from accordion_bench.plugins import check_settings, closest, load_object
+from accordion_bench.plugins import check_settings, closest, load_object, load_own
 from accordion_bench.schedulers.base import Scheduler
 
 SCHEDULERS: dict[str, str] = {
@@ -32,7 +32,8 @@ def find_scheduler(name: str) -> type[Scheduler]:
     if ":" not in name and name not in SCHEDULERS:
         near = closest(name, list(SCHEDULERS))
         raise UserError(f"no scheduler {name!r}{near}{'' if near else ';'} there are: {', '.join(SCHEDULERS)}")
-    kind = load_object(SCHEDULERS.get(name, name), "scheduler.name")
+    load = load_own if ":" in name else load_object
+    kind = load(SCHEDULERS.get(name, name), "scheduler.name")
     if not (inspect.isclass(kind) and issubclass(kind, Scheduler)) or inspect.isabstract(kind):
         raise UserError(
             f"scheduler.name {name!r} must be a class derived from accordion_bench.schedulers.base.Scheduler that "

@@ -12,6 +12,7 @@ from accordion_bench.report.claims.numbered import Statement
 from accordion_bench.report.claims.statistics import LEVEL, POWER
 from accordion_bench.report.claims.verdicts import NOT_RUN, VERDICTS, Verdict, count_words
 from accordion_bench.report.numbers import number, signed
+from accordion_bench.report.tables.render import marked
 from accordion_bench.runs.stored import replay_note
 from accordion_bench.sweeps.claims import Claim
 from accordion_bench.sweeps.table import Table
@@ -139,7 +140,7 @@ def _answer(item: Statement) -> str:
 
 
 def _grid(headers: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    safe = [[cell.replace("|", "\\|") for cell in line] for line in lines]
+    safe = [[marked(cell).replace("|", "\\|") for cell in line] for line in lines]
     text = tabulate(safe, headers=headers, tablefmt="github", disable_numparse=True)
     return re.sub(r" {2,}", " ", re.sub(r"-{4,}", "---", text))
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from html import escape
+import html
 
+from accordion_bench import foreign
 from accordion_bench.report.tables.sheet import DASH, Block, Sheet
 
 STYLE = """
@@ -28,6 +29,11 @@ tbody tr:hover { background: var(--band) }
 td.none { color: var(--quiet) }
 @media print { body { margin: 0; max-width: none } }
 """.strip()
+
+
+def escape(text: str) -> str:
+    """Text that a browser shows as it is."""
+    return html.escape(foreign.escape(text))
 
 
 def page(sheet: Sheet) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from tabulate import tabulate
 
+from accordion_bench.foreign import escape
 from accordion_bench.report.tables.sheet import DASH, Block, Column, Sheet
 
 HEADING_WIDTH = 14  # characters of a column's title on one line, in LaTeX
@@ -17,23 +18,28 @@ HEADING_WIDTH = 14  # characters of a column's title on one line, in LaTeX
 
 def markdown(sheet: Sheet) -> str:
     """What the terminal shows and the .md file holds: title, blocks, notes."""
-    parts = [sheet.title]
+    parts = [marked(sheet.title)]
     for block in sheet.blocks:
         columns = [block.columns[index] for index in block.shown]
         align = ["right" if column.numeric else "left" for column in columns]
         grid = pipe_table([column.title for column in columns], _texts(block), align)
-        parts.append(f"{block.heading}\n\n{grid}" if block.heading else grid)
+        parts.append(f"{marked(block.heading)}\n\n{grid}" if block.heading else grid)
     if sheet.notes:
-        parts.append("\n".join(f"- {note}" for note in sheet.notes))
+        parts.append("\n".join(f"- {marked(note)}" for note in sheet.notes))
     return "\n\n".join(parts) + "\n"
 
 
 def pipe_table(headings: Sequence[str], lines: Sequence[Sequence[str]], align: Sequence[str]) -> str:
     """A Markdown table without spare width; align holds "left" or "right" per column."""
-    rows = [[text.replace("|", "\\|") for text in line] for line in (headings, *lines)]
+    rows = [[marked(text).replace("|", "\\|") for text in line] for line in (headings, *lines)]
     # tabulate pads headings by two blanks each; as a first row they are not padded, but stand under the rule.
     rule, heading, *rest = tabulate(rows, tablefmt="pipe", colalign=align, disable_numparse=True).split("\n")
     return "\n".join([heading, rule, *rest])
+
+
+def marked(text: str) -> str:
+    """Text that Markdown shows as it is: no tags, no control characters."""
+    return re.sub(r"<(?=[A-Za-z/!?])", r"\\<", escape(text))
 
 
 def csv_text(sheet: Sheet) -> str:
@@ -47,8 +53,14 @@ def csv_text(sheet: Sheet) -> str:
             for block, line in zip(sheet.blocks, lines, strict=True)
             for pair in zip(block.columns, line.cells, strict=True)
         ]
-        writer.writerow([value for column, cell in cells if column.fields for value in cell.values])
+        writer.writerow([_cell(value, column) for column, cell in cells if column.fields for value in cell.values])
     return out.getvalue()
+
+
+def _cell(value: str, column: Column) -> str:
+    """A spreadsheet would take words that begin like a formula for one; an apostrophe before them keeps them words."""
+    text = escape(value)
+    return f"'{text}" if not column.numeric and text != DASH and text.startswith(("=", "+", "-", "@")) else text
 
 
 def latex(sheet: Sheet) -> str:
@@ -116,6 +128,7 @@ TEX = {
     "×": r"$\times$",
     "<": r"$<$",
     ">": r"$>$",
+    "|": r"\textbar{}",
 }
 
 
@@ -123,6 +136,6 @@ def tex(text: str) -> str:
     """Text with everything escaped that LaTeX would read as a command; a lone dash becomes an en dash."""
     if text == DASH:
         return "--"
-    escaped = "".join(TEX.get(sign, sign) for sign in text)
+    escaped = "".join(TEX.get(sign, sign) for sign in escape(text))
     escaped = re.sub(r"(?<= )-(?= |$)", "--", escaped)
     return re.sub(r"(?<![\w.])([+-]\d[\d.,]*)", r"$\1$", escaped)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from accordion_bench.errors import UserError
-from accordion_bench.plugins import closest, load_object
+from accordion_bench.plugins import closest, load_object, load_own
 from accordion_bench.workloads.datasets.base import ImageData, TextData
 
 if TYPE_CHECKING:
@@ -77,7 +77,8 @@ def find_dataset(name: str, kind: str | None = None) -> Entry:
 
 def find_loader(name: str, kind: str | None = None) -> Loader:
     """The function that loads a data set. Raises UserError as `find_dataset`."""
-    loader: Loader = load_object(find_dataset(name, kind).path, "dataset.name")
+    load = load_own if ":" in name else load_object
+    loader: Loader = load(find_dataset(name, kind).path, "dataset.name")
     return loader
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from accordion_bench.errors import UserError
-from accordion_bench.plugins import check_settings, closest, load_object
+from accordion_bench.plugins import check_settings, closest, load_object, load_own
 
 if TYPE_CHECKING:
     from torch import nn
@@ -83,7 +83,7 @@ def build_model(name: str, facts: Mapping[str, Any], settings: Mapping[str, Any]
         UserError: no such network, one of the other kind, a wrong setting, or an image too small for the network.
     """
     check_fit(name, facts["kind"])
-    builder = load_object(MODELS[name].path if name in MODELS else name, "model.name")
+    builder = load_object(MODELS[name].path, "model.name") if name in MODELS else load_own(name, "model.name")
     if not callable(builder):
         raise UserError(f"model '{name}' must be a callable that builds a network, got {type(builder).__name__}")
     known = {key: facts[key] for key in FACTS[facts["kind"]]}
