@@ -30,7 +30,14 @@ THOROUGH = {
     *("test_networks_end_to_end", "test_models", "test_models_details", "test_protocols", "test_interpolations"),
     *("test_checkpoint", "test_placement", "test_replay"),
     *("test_reliability_disk", "test_reliability_files", "test_reliability_jobs", "test_reliability_kill"),
-    *("test_reliability_verify", "test_core_compressors", "test_compressors_statistics", "test_bad_gradients"),
+    *(
+        "test_reliability_verify",
+        "test_one_reading",
+        "test_foreign_results",
+        "test_core_compressors",
+        "test_compressors_statistics",
+        "test_bad_gradients",
+    ),
     *("test_figures_paper", "test_report_figures", "test_lasso", "test_audit", "test_numbers_out_of_range"),
     *("test_trainer", "test_own_models", "test_bad_input"),
 }

@@ -72,6 +72,7 @@ def _chosen(names: list[str], results: str, every: bool) -> list[tuple[Table, li
 def _draw(table: Table, rows: list[RowRuns], output: Path) -> None:
     from accordion_bench.report.figures.paper import draw
 
+    rows = [_verified(row) for row in rows]
     paths = draw(table, rows, output=output)
     _print(paths)
     if missing := _missing(rows):
@@ -84,6 +85,22 @@ def _draw(table: Table, rows: list[RowRuns], output: Path) -> None:
 def _list(table: Table, rows: list[RowRuns]) -> None:
     head = f"Figure {table.figure}. " if table.figure else ""
     print(f"{table.name}: {head}{table.title} ({_missing(rows) or 'all runs are finished'})")
+
+
+def _verified(row: RowRuns) -> RowRuns:
+    """The row without finished runs that tables would refuse; each is named."""
+    from accordion_bench.runs.records import RunDirectory
+    from accordion_bench.runs.verify import problems
+    from accordion_bench.sweeps.table import RowRuns
+
+    kept = {}
+    for seed, directory in row.directories.items():
+        found = problems(directory) if RunDirectory(directory).finished else []
+        if found:
+            print(f"{directory}: not drawn: {found[0]}")
+        else:
+            kept[seed] = directory
+    return RowRuns(row.row, kept)
 
 
 def _missing(rows: list[RowRuns]) -> str:

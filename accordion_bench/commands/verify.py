@@ -121,10 +121,11 @@ def _is_run(path: Path) -> bool:
 
 def _report(directory: Path, quick: bool, data: bool) -> bool:
     """Print a run's problems; whether it has any."""
+    from accordion_bench.runs.records import RunDirectory
     from accordion_bench.runs.verify import problems
 
     found = problems(directory)
-    if not found and not quick:
+    if not found and not quick and RunDirectory(directory).begun:
         from accordion_bench.runs.verify_plan import plan_problems
 
         found = plan_problems(directory, data)

@@ -17,11 +17,11 @@ from accordion_bench.report.numbers import UNITS
 from accordion_bench.report.tables.sheet import DASH
 from accordion_bench.runs.lock import is_alive, read_owner
 from accordion_bench.runs.records import RunDirectory
-from accordion_bench.runs.stored import failure_message
+from accordion_bench.runs.stored import Problem, failure_message, read_run
 from accordion_bench.training.traffic import Traffic
 
-STATES = ("running", "finished", "interrupted", "diverged", "failed", "damaged")
-STYLES = {"running": "cyan", "finished": "green", "interrupted": "yellow"}
+STATES = ("running", "finished", "not started", "interrupted", "diverged", "failed", "damaged")
+STYLES = {"running": "cyan", "finished": "green", "not started": "yellow", "interrupted": "yellow"}
 HEADINGS = ("run", "seed", "state", "epoch", "metric", "sent/worker", "updated")
 ALIGN = ("left", "right", "left", "right", "right", "right", "left")
 AGES = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
@@ -70,7 +70,13 @@ def list_runs(results: Path) -> list[ListedRun]:
 def _listed(run: RunDirectory) -> ListedRun:
     try:
         summary = run.read_json("summary.json")
-        return _unfinished(run) if summary is None else _finished(run, summary)
+        if summary is None:
+            return _unfinished(run)
+        read = read_run(run.path, run.seed)
+        if isinstance(read, Problem):
+            state = read.state if read.state in STATES else "damaged"
+            return ListedRun(run.name, run.seed, state, updated=_updated(run.path), message=read.message)
+        return _finished(run, summary)
     except (UserError, OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         message = str(error).replace(f"{run.path}/", "") if str(error) else type(error).__name__
         return ListedRun(run.name, run.seed, "damaged", updated=_updated(run.path), message=message.splitlines()[0])
@@ -123,7 +129,7 @@ def _state(run: RunDirectory) -> tuple[str, str]:
         return "running", f"on {owner['host']}, process {owner['pid']}" if "host" in owner and "pid" in owner else ""
     failure = run.read_json("failure.json")
     if failure is None:
-        return "interrupted", ""
+        return "interrupted" if run.begun else "not started", ""
     state = "diverged" if failure.get("state") == "diverged" else "failed"
     return state, failure_message(failure)
 

@@ -9,20 +9,21 @@ from accordion_bench.config.schema import RunConfig, differences
 from accordion_bench.errors import UserError
 from accordion_bench.foreign import MEBIBYTE, read_text
 from accordion_bench.runs.records import RunDirectory, Summary
+from accordion_bench.runs.stored import Problem, read_run
 
 
 def finished_summary(config: RunConfig) -> Summary | None:
     """The summary of this very run if it has finished; UserError if the directory holds another configuration's run."""
     directory = RunDirectory(config.directory)
     check_configuration(config, directory.path / "config.yaml")
-    values = directory.read_json("summary.json")
-    if values is None:
+    if not directory.finished:
         return None
-    try:
-        return Summary(**values)
-    except TypeError as error:
-        path = directory.path / "summary.json"
-        raise UserError(f"{path} has another format ({error}); delete the run to repeat it") from None
+    read = read_run(directory.path, config.seed)
+    if isinstance(read, Problem) and read.state != "diverged":
+        raise UserError(
+            f"{directory.path} finished, but is {read.state} ({read.message}); restore it, or delete it to run again"
+        )
+    return Summary(**(directory.read_json("summary.json") or {}))
 
 
 def check_configuration(config: RunConfig, path: Path) -> None:

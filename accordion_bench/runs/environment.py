@@ -40,7 +40,8 @@ def with_history(now: dict[str, Any], before: dict[str, Any] | None, epochs: int
     if before is None:
         return now
     changed = {key: before[key] for key in now if key in before and before[key] != now[key]}
-    history = [*before.get("history", []), *([{"before_epoch": epochs, **changed}] if changed else [])]
+    known = before.get("history")
+    history = [*(known if isinstance(known, list) else []), *([{"before_epoch": epochs, **changed}] if changed else [])]
     return now | {"history": history} if history else now
 
 

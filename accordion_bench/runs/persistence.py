@@ -46,14 +46,28 @@ def save(config: RunConfig, trainer: Trainer, directory: RunDirectory, records: 
         )
 
 
-def resume(config: RunConfig, trainer: Trainer, directory: RunDirectory, warn: Warn) -> list[EpochRecord]:
+class Unusable(Exception):
+    """A checkpoint is whole but for what is in it; the trainer has taken some of it and must be made anew."""
+
+    def __init__(self, path: Path, why: str) -> None:
+        super().__init__(f"{path} holds something else ({why})")
+        self.path = path
+
+
+def resume(
+    config: RunConfig, trainer: Trainer, directory: RunDirectory, warn: Warn, unusable: Sequence[Unusable] = ()
+) -> list[EpochRecord]:
     """Load the newest checkpoint that is whole, if any; the records of the epochs before it.
 
+    Args:
+        unusable: checkpoints that were tried before, with this as the reason.
+
     Raises:
+        Unusable: on every process of the job, if one of them cannot take what the checkpoint holds.
         UserError: the checkpoint or the records are of another configuration or other data, or were edited; or the
             processes of the job do not see the same files.
     """
-    state = _newest(config, trainer, directory, warn)
+    path, state = _newest(config, trainer, directory, warn, unusable)
     seen = trainer.communicator.objects(None if state is None else _summary(state))
     if any(other != seen[0] for other in seen):
         raise UserError(
@@ -62,32 +76,61 @@ def resume(config: RunConfig, trainer: Trainer, directory: RunDirectory, warn: W
         )
     if state is None:
         return []
-    restore(trainer, state["shared"], [state["workers"][worker] for worker in trainer.communicator.hosted_workers])
+    why = None
+    try:
+        restore(trainer, state["shared"], [state["workers"][worker] for worker in trainer.communicator.hosted_workers])
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError) as error:
+        why = f"{type(error).__name__}: {error}".partition("\n")[0]
+    if whys := [other for other in trainer.communicator.objects(why) if other is not None]:
+        raise Unusable(path, str(whys[0]))
     return [from_line(line) for line in state["records"]]
 
 
-def _newest(config: RunConfig, trainer: Trainer, directory: RunDirectory, warn: Warn) -> dict[str, Any] | None:
+def check_parts(state: dict[str, Any], path: Path) -> None:
+    """Raise DamagedCheckpoint unless these are a checkpoint's parts, as far as can be said without a trainer."""
+    if set(state) != KEYS:
+        raise checkpoint.DamagedCheckpoint(f"{path} is of another version of this program")
+    kinds = {"identity": str, "data": dict, "records": list, "shared": dict, "workers": list}
+    wrong = [key for key, kind in kinds.items() if not isinstance(state[key], kind)]
+    try:
+        identity = {} if wrong else json.loads(state["identity"])
+        if not wrong and not (isinstance(identity, dict) and len(state["workers"]) == identity.get("workers")):
+            wrong.append("workers")
+        if not wrong and not all(isinstance(worker, dict) for worker in state["workers"]):
+            wrong.append("workers")
+        if not wrong:
+            for line in state["records"]:
+                from_line(line)
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        wrong.append(f"identity or records, {type(error).__name__}")
+    if wrong:
+        raise checkpoint.DamagedCheckpoint(f"{path} holds something else ({wrong[0]})")
+
+
+def _newest(
+    config: RunConfig, trainer: Trainer, directory: RunDirectory, warn: Warn, unusable: Sequence[Unusable]
+) -> tuple[Path, dict[str, Any] | None]:
     """The newest checkpoint that is whole and of this very run; says what has to be repeated, and why."""
-    on_file, damaged = _records_on_file(directory), []
+    on_file, damaged = _records_on_file(directory), [str(error) for error in unusable]
     for path in checkpoint.candidates(directory.path):
+        if path in [error.path for error in unusable]:
+            continue
         try:
             state = checkpoint.load(path)
+            check_parts(state, path)
         except checkpoint.DamagedCheckpoint as error:
             damaged.append(str(error))
-            continue
-        if set(state) != KEYS:
-            damaged.append(f"{path} is of another version of this program")
             continue
         _check_identity(config, state, path)
         _check_data(trainer, state, path)
         _check_records(on_file, state, directory)
         _report(damaged, len(on_file), state, warn)
-        return state
+        return path, state
     if damaged or on_file:
         why = "; ".join(damaged) or f"{directory.path} has no checkpoint"
         lost = f" and repeats {_epochs(0, len(on_file))}" if on_file else ""
         warn(f"warning: {why}; the run starts afresh{lost}")
-    return None
+    return directory.path, None
 
 
 def _records_on_file(directory: RunDirectory) -> list[EpochRecord | None]:
@@ -156,5 +199,6 @@ def _text(identity: dict[str, Any]) -> str:
 
 def _summary(state: dict[str, Any]) -> tuple[Any, ...]:
     """Enough to tell two checkpoints of a run apart."""
-    epoch = state["shared"]["epoch"]
-    return len(state["records"]), None if epoch is None else epoch["step"], state["records"][-1:]
+    epoch = state["shared"].get("epoch")
+    step = epoch.get("step") if isinstance(epoch, dict) else None
+    return len(state["records"]), step if isinstance(step, int) else None, state["records"][-1:]

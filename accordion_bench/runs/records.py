@@ -113,6 +113,11 @@ class RunDirectory:
         return int(self.path.name.removeprefix("seed-"))
 
     @property
+    def begun(self) -> bool:
+        """Whether anything was recorded; a job that ended while it started leaves its lock at most."""
+        return any(os.path.lexists(self.path / name) for name in NAMES)
+
+    @property
     def finished(self) -> bool:
         """Whether summary.json exists."""
         return (self.path / "summary.json").exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import platform
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,10 +13,11 @@ import torch
 from accordion_bench.compressors import build_compressor
 from accordion_bench.config.schema import RunConfig, to_yaml
 from accordion_bench.errors import Diverged, UserError
+from accordion_bench.foreign import make_way
 from accordion_bench.runs import checkpoint
 from accordion_bench.runs.environment import describe_environment, with_history
 from accordion_bench.runs.guard import Guard
-from accordion_bench.runs.persistence import resume, save
+from accordion_bench.runs.persistence import Unusable, resume, save
 from accordion_bench.runs.progress import Progress, announcement, farewell, title
 from accordion_bench.runs.pulse import Pulse
 from accordion_bench.runs.records import RunDirectory, Summary, write_atomically
@@ -137,16 +139,22 @@ def execute(config: RunConfig, place: Place) -> Summary:
         Diverged: after failure.json has been written; finished epochs stay.
         RunFailure: the records cannot be written.
     """
-    trainer = build_trainer(config, place)
     first = place.process == 0
     directory = RunDirectory(config.directory)
     guard = Guard(directory.path, writes=first)
-    progress = _progress(config, trainer, silent=config.quiet or not first)
-    records = resume(config, trainer, directory, progress.say)
+    unusable: list[Unusable] = []
+    while True:
+        trainer = build_trainer(config, place)
+        progress = _progress(config, trainer, silent=config.quiet or not first)
+        try:
+            records = resume(config, trainer, directory, progress.say, unusable)
+            break
+        except Unusable as error:
+            unusable.append(error)
     hosts = trainer.communicator.objects(f"{platform.node()}:{place.device}")
     if first:
         with guard.writing():
-            _begin_records(config, trainer, directory, records, hosts)
+            _begin_records(config, trainer, directory, records, hosts, progress.say)
     progress.say(title(config, place.processes, place.device))
     progress.say(announcement(trainer, directory.path))
 
@@ -214,19 +222,30 @@ def _check_loss(record: EpochRecord) -> None:
 
 
 def _begin_records(
-    config: RunConfig, trainer: Trainer, directory: RunDirectory, records: list[EpochRecord], hosts: list[Any]
+    config: RunConfig,
+    trainer: Trainer,
+    directory: RunDirectory,
+    records: list[EpochRecord],
+    hosts: list[Any],
+    warn: Callable[[str], None],
 ) -> None:
     directory.remove_leftovers()
     write_atomically(directory.path / "config.yaml", to_yaml(config))
     environment = describe_environment(trainer.grads_HN.device, hosts)
     if records or trainer.current:
-        environment = with_history(environment, directory.read_json("environment.json"), len(records))
+        try:
+            before = directory.read_json("environment.json")
+        except UserError as error:  # it is not needed to go on
+            warn(f"warning: {error.args[0].partition(';')[0]}; what it said of the epochs before is lost")
+            before = None
+        environment = with_history(environment, before, len(records))
     layers = [{"name": slot.name, "shape": list(slot.shape)} for slot in trainer.layout.layers]
     environment["model"] = {"parameters": trainer.layout.size, "layers": layers}
     environment["task"] = {"facts": trainer.task.facts, "batches_per_epoch": trainer.task.batches_per_epoch}
     environment["data"] = trainer.task.checksums
     directory.write_json("environment.json", environment)
     directory.write_epochs(records)
+    make_way(directory.path / "failure.json")
     (directory.path / "failure.json").unlink(missing_ok=True)
 
 

@@ -29,6 +29,8 @@ def problems(directory: Path) -> list[str]:
     A run that is unfinished, failed or diverged is in order if what it has recorded is.
     """
     run = RunDirectory(directory)
+    if not run.begun:
+        return []
     try:
         config = _configuration(run)
     except UserError as error:

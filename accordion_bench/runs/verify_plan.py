@@ -18,6 +18,7 @@ from accordion_bench.errors import UserError
 from accordion_bench.foreign import MEBIBYTE, read_text
 from accordion_bench.plugins import NotImported
 from accordion_bench.runs import checkpoint
+from accordion_bench.runs.persistence import check_parts
 from accordion_bench.runs.records import RunDirectory
 from accordion_bench.runs.run import problem_of
 from accordion_bench.schedulers import build_scheduler
@@ -62,7 +63,7 @@ def _damaged_checkpoints(directory: Path) -> list[str]:
     found = []
     for path in checkpoint.candidates(directory):
         try:
-            checkpoint.load(path)
+            check_parts(checkpoint.load(path), path)
         except checkpoint.DamagedCheckpoint:
             found.append(f"{path.name} is damaged")
     return found

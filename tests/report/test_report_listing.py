@@ -90,7 +90,7 @@ def test_a_failed_run_that_was_started_again_is_running(tmp_path: Path):
 def test_a_run_that_wrote_nothing_yet_is_listed(tmp_path: Path):
     (tmp_path / "runs" / "name-0123" / "seed-7").mkdir(parents=True)
     run = only(tmp_path)
-    assert (run.state, run.epochs, run.planned_epochs, run.value) == ("interrupted", 0, None, None)
+    assert (run.state, run.epochs, run.planned_epochs, run.value) == ("not started", 0, None, None)
 
 
 @pytest.mark.parametrize("name", ["summary.json", "failure.json", "epochs.jsonl"])

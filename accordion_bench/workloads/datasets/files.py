@@ -108,10 +108,11 @@ class OfficialFiles:
                 )
             warnings.warn(f"{archive} is accepted without verification ({wrong})", stacklevel=3)
         with tempfile.TemporaryDirectory(dir=root, prefix=f".{self.folder}-") as scratch:
-            extract(archive, {f"{self.folder}/{name}": Path(scratch, name) for name in self.digests})
+            missing = self.missing(root)  # whatever is there is its owner's
+            extract(archive, {f"{self.folder}/{name}": Path(scratch, name) for name in missing})
             folder = root / self.folder
             folder.mkdir(exist_ok=True)
-            for name in self.digests:
+            for name in missing:
                 os.replace(Path(scratch, name), folder / name)
 
     def _download(self, archive: Path) -> None:
