@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 import unicodedata
 from pathlib import Path
 
+LONGEST = 80  # characters of a word in a message; the parts of a path are words
 MEBIBYTE = 2**20
 LARGEST = 1024 * MEBIBYTE  # of a file of records; 300 epochs of a network of 60 layers are one or two
 NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
@@ -76,5 +78,6 @@ def escape(text: str, keep: str = "") -> str:
 
 
 def one_line(text: object) -> str:
-    """For messages: blanks and line ends become one blank, the rest is escaped."""
-    return escape(" ".join(str(text).split()))
+    """For messages: blanks and line ends become one blank, the rest is escaped, and no word is longer than LONGEST."""
+    words = escape(" ".join(str(text).split()))
+    return re.sub(rf"[^\s/]{{{LONGEST + 1},}}", lambda word: word[0][: LONGEST - 3] + "...", words)

@@ -22,6 +22,7 @@ class NotImported(UserError):
     """A component of somebody's own is asked for where names are only looked at."""
 
 
+MOST = 1e15  # of a number among a component's own settings; inf and nan are none
 refused: set[str] = set()  # components that were not imported, for whoever wants to say so
 _names_only = ContextVar("names_only", default=False)
 
@@ -92,8 +93,20 @@ def check_settings(
         value = tuple(value) if isinstance(value, list) else value
         if not _fits(value, hints.get(key, Any)):
             raise UserError(f"{where}.{key} must be {_words(hints.get(key, Any))}, got {value!r}")
+        if any(
+            isinstance(x, (int, float)) and not abs(x) <= MOST for x in (value if isinstance(value, tuple) else [value])
+        ):
+            raise UserError(f"{where}.{key} must be of numbers whose size is at most {MOST:.0e}, got {_short(value)}")
         checked[key] = value
     return checked
+
+
+def _short(value: object) -> str:
+    try:
+        text = repr(value)
+    except ValueError:  # an integer of thousands of digits
+        return "a number of thousands of digits"
+    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _words(hint: Any) -> str:

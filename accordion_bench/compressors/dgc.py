@@ -15,7 +15,7 @@ from accordion_bench.compressors.topk import exchange, kept_count, largest
 from accordion_bench.errors import UserError
 from accordion_bench.training.communicator import Communicator
 from accordion_bench.training.compressor import Compressor
-from accordion_bench.training.gradients import Layout, Slot
+from accordion_bench.training.gradients import Layout, Slot, clip_
 
 
 class DGC(Compressor):
@@ -78,8 +78,7 @@ class DGC(Compressor):
         if self._spare is None:
             self._spare = torch.empty_like(grads_HN), torch.empty_like(grads_HN)
         if self.clip_norm is not None:
-            norm_H1 = torch.linalg.vector_norm(grads_HN, dim=1, keepdim=True)
-            grads_HN *= (self.clip_norm / math.sqrt(communicator.workers) / (norm_H1 + 1e-6)).clamp(max=1)
+            clip_(grads_HN, self.clip_norm / math.sqrt(communicator.workers), dim=1)
         dense = self.layout.dense
         momenta_HN = torch.mul(self._momenta_HN, self.momentum, out=self._spare[0]).add_(grads_HN)
         unsent_HN = torch.add(self._unsent_HN, momenta_HN, out=self._spare[1])

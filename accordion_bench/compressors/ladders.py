@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from accordion_bench.errors import UserError
 
+MOST = 10**9  # of a level; compared before anything is computed with it
+
 
 @dataclass(frozen=True)
 class Ladder:
@@ -33,7 +35,7 @@ class Ladder:
             )
         for level in levels:
             number = isinstance(level, (int, float)) and not isinstance(level, bool)
-            if not number or not self.allowed(level):
+            if not number or not abs(level) <= MOST or not self.allowed(level):
                 raise UserError(f"compressor.levels must be {self.unit}, got {level!r}; {self.remedy}")
         if list(levels) != sorted(set(levels)):
             fixed = "[" + ", ".join(f"{level:g}" for level in sorted(set(levels))) + "]"

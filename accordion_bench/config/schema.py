@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from accordion_bench.config.plain_yaml import dump_yaml
-from accordion_bench.config.section import Section, show
+from accordion_bench.config.section import MOST, MOST_SEED, Section, show
 from accordion_bench.errors import UserError
 from accordion_bench.plugins import NotImported
 
@@ -56,7 +56,7 @@ def _levels(section: Section, key: str) -> tuple[float, ...]:
 
 def _multipliers(section: Section, key: str) -> tuple[int, ...]:
     multipliers = section.list(key, "a list of whole numbers that fall to 1", example="[8, 1]")
-    whole = all(type(multiple) is int and multiple >= 1 for multiple in multipliers)
+    whole = all(type(multiple) is int and 1 <= multiple <= MOST for multiple in multipliers)
     falling = whole and multipliers == sorted(set(multipliers), reverse=True)
     if not multipliers or not falling or multipliers[-1] != 1:
         remedy = "[" + ", ".join(map(str, sorted({1, *multipliers}, reverse=True))) + "]" if whole else "[8, 1]"
@@ -68,7 +68,9 @@ def _multipliers(section: Section, key: str) -> tuple[int, ...]:
 
 def _milestones(section: Section, key: str) -> tuple[int, ...]:
     milestones = section.list(key, "a list of epochs", example="[150, 250]")
-    if not all(type(epoch) is int and epoch >= 1 for epoch in milestones) or milestones != sorted(set(milestones)):
+    if not all(type(epoch) is int and 1 <= epoch <= MOST for epoch in milestones) or milestones != sorted(
+        set(milestones)
+    ):
         raise UserError(
             f"lr_schedule.milestones must be rising epochs >= 1, got {show(milestones)}; write e.g. [150, 250], "
             "or [] for a constant rate"
@@ -192,7 +194,7 @@ class RunConfig:
     lr_schedule: LRScheduleConfig
     epochs: int = rule(Section.integer, least=1, remedy="the paper trains 300 on CIFAR")
     workers: int = rule(Section.integer, least=1, remedy="the paper has 4")
-    seed: int = rule(Section.integer, least=0, remedy="sweep over several with -m seed=1,2,3")
+    seed: int = rule(Section.integer, least=0, most=MOST_SEED, remedy="sweep over several with -m seed=1,2,3")
     statistic: str = rule(Section.choice, allowed=("local", "aggregated"))
     on_nonfinite: str = rule(Section.choice, allowed=("stop", "skip"))
     probe: ProbeConfig

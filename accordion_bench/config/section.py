@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from typing import Any
 
 from accordion_bench.errors import UserError
 from accordion_bench.plugins import closest
+
+MOST = 10**9  # of a number where nothing says otherwise: no setting needs more, and float32 has room above it
+MOST_SEED = 2**63 - 1
 
 
 class Section:
@@ -32,18 +36,18 @@ class Section:
             )
         return Section(values, self._full(key))
 
-    def integer(self, key: str, *, least: int, remedy: str) -> int:
-        """A whole number >= least."""
+    def integer(self, key: str, *, least: int, remedy: str, most: int = MOST) -> int:
+        """A whole number >= least, and not above most."""
         value = self._take(key)
-        if type(value) is not int or value < least:
-            raise self._wrong(key, f"a whole number >= {least}", value, remedy)
+        if type(value) is not int or not least <= value <= most:
+            raise self._wrong(key, _whole(least, most, value), value, remedy)
         return value
 
     def optional_integer(self, key: str, *, least: int, remedy: str) -> int | None:
         """A whole number >= least, or null."""
         value = self._take(key)
-        if value is not None and (type(value) is not int or value < least):
-            raise self._wrong(key, f"a whole number >= {least} or null", value, remedy)
+        if value is not None and (type(value) is not int or not least <= value <= MOST):
+            raise self._wrong(key, f"{_whole(least, MOST, value)} or null", value, remedy)
         return value
 
     def number(
@@ -66,7 +70,9 @@ class Section:
             (below, "<", lambda bound: value < bound),
         )
         given = [(sign, bound, holds) for bound, sign, holds in bounds if bound is not None]
-        finite = is_number and abs(value) < float("inf")  # NaN compares false
+        if is_number and MOST < abs(value) < math.inf:
+            raise self._wrong(key, f"a number of at most {MOST:,}", value, remedy)
+        finite = is_number and abs(value) <= MOST  # NaN compares false
         if not finite or not all(holds(bound) for _, bound, holds in given):
             words = " and ".join(f"{sign} {bound:g}" for sign, bound, _ in given)
             raise self._wrong(key, f"a number {words}", value, remedy)
@@ -160,6 +166,11 @@ class Section:
 
     def _wrong(self, key: str, allowed: str, value: object, remedy: str) -> UserError:
         return UserError(f"{self._full(key)} must be {allowed}, got {show(value)}; {remedy}")
+
+
+def _whole(least: int, most: int, value: object) -> str:
+    above = f" and <= {most:,}" if type(value) is int and value > most else ""
+    return f"a whole number >= {least}{above}"
 
 
 def unknown(what: str, given: object, names: Collection[str], more: str = "") -> UserError:

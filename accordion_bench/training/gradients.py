@@ -158,6 +158,17 @@ def _matrix_shape(shape: tuple[int, ...]) -> tuple[int, int]:
     return rows, size // max(rows, 1)
 
 
+def clip_(gradients: Tensor, limit: float, dim: int | None = None) -> None:
+    """Scale down to an L2 norm of `limit` (along `dim`, or of all), as torch's clip_grad_norm_ does.
+
+    Also where the sum of squares overflows, which would make zeros of all that is finite.
+    """
+    norm = torch.linalg.vector_norm(gradients, dim=dim, keepdim=dim is not None)
+    wide = torch.linalg.vector_norm(gradients, dim=dim, keepdim=dim is not None, dtype=torch.float64)
+    factor = torch.where(norm.isfinite(), limit / (norm + 1e-6), (limit / wide).to(norm.dtype))
+    gradients *= factor.clamp(max=1.0)
+
+
 class Binding:
     """Ties a model's `p.grad` to a flat buffer, so that a backward pass writes straight into it.
 

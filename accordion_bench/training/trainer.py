@@ -20,7 +20,7 @@ from accordion_bench.errors import Diverged
 from accordion_bench.schedulers.base import EpochStatistics, Problem, Scheduler
 from accordion_bench.training.aggregator import Aggregator
 from accordion_bench.training.communicator import Communicator
-from accordion_bench.training.gradients import Binding, Layout
+from accordion_bench.training.gradients import Binding, Layout, clip_
 from accordion_bench.training.lr_schedule import LRSchedule
 from accordion_bench.training.probes import Probes
 from accordion_bench.training.record import EpochRecord
@@ -185,8 +185,7 @@ class Trainer:
                 self.binding.collect()
             mean_loss += loss.detach()
         if self.clip_norm is not None:
-            norm = torch.linalg.vector_norm(self.grads_HN[h])
-            self.grads_HN[h] *= (self.clip_norm / (norm + 1e-6)).clamp(max=1.0)  # as torch's clip_grad_norm_
+            clip_(self.grads_HN[h], self.clip_norm)
         return mean_loss
 
     def _before_update(self, epoch: Epoch) -> tuple[list[dict[str, Tensor]], list[Carry]]:

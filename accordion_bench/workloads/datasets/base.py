@@ -133,6 +133,8 @@ def first_line(error: Exception) -> str:
 
 def check_limit(setting: str, limit: int, available: int, what: str) -> None:
     """Raise UserError unless 1 <= limit <= available."""
+    if available < 1:
+        raise UserError(f"{setting} limits {what}, of which there are none; take data that has some")
     if not 1 <= limit <= available:
         raise UserError(f"{setting} must be between 1 and {available} ({what}) or null for all, got {limit}")
 

@@ -120,6 +120,8 @@ class ImageClassification(Task):
 def images_per_worker(images: int, workers: int, batch_per_worker: int) -> int:
     """floor(n / A): every worker's share of n training images; UserError if it is smaller than a batch."""
     share = images // workers
+    if share < 1:
+        raise UserError(f"workers must be at most {images}, one for each training image, got {workers}")
     if batch_per_worker > share:
         raise UserError(
             f"batch.per_worker must be at most {share} ({images} training images over {workers} workers), "

@@ -52,6 +52,11 @@ class LanguageModelling(Task):
         length = len(data.train) // streams
         if length < 2:
             most = len(data.train) // (2 * share.workers)
+            if most < 1:
+                raise UserError(
+                    f"the training text must have at least {2 * share.workers} tokens for {share.workers} workers, got "
+                    f"{len(data.train)}; take a longer one, or fewer workers"
+                )
             raise UserError(
                 f"batch.per_worker must be at most {most} ({len(data.train)} training tokens "
                 f"in streams of two or more over {share.workers} workers), got {share.batch_per_worker}"
