@@ -68,9 +68,7 @@ def test_no_number_is_without_bounds(path: tuple[str, ...], value: float) -> Non
 
 @pytest.mark.parametrize("key", ["scheduler.eta", "scheduler.interval", "optimizer.weight_decay", "compressor.levels"])
 @pytest.mark.parametrize("value", ["9" * 400, "1e308", "inf", "nan", "9" * 5000, "x" * 5000])
-def test_long_values_are_cut_and_the_setting_is_named(
-    key: str, value: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_long_values_are_cut_and_the_setting_is_named(key: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
     given = f"[{value}]" if key == "compressor.levels" else value
     assert main(["plan", "dataset=digits", "model=smallcnn", f"{key}={given}"]) == 2
     said = capsys.readouterr().err
