@@ -96,7 +96,7 @@ def check_settings(
         if any(
             isinstance(x, (int, float)) and not abs(x) <= MOST for x in (value if isinstance(value, tuple) else [value])
         ):
-            raise UserError(f"{where}.{key} must be of numbers whose size is at most {MOST:.0e}, got {_short(value)}")
+            raise UserError(f"{where}.{key} must be finite and at most {MOST:.0e} in size, got {_short(value)}")
         checked[key] = value
     return checked
 

@@ -165,7 +165,7 @@ def storages() -> dict[int, int]:
 
 REFUSED = {
     "batch.per_worker=20000": "batch.per_worker must be at most 12500 (50000 training images over 4 workers), got",
-    "workers=60000": "batch.per_worker must be at most 0",
+    "workers=60000": "workers must be at most 50000, one for each training image, got 60000",
     "batch.multipliers=[99,1]": "batch.multipliers must not exceed the 98 batches of an epoch, got 99",
     "dataset.limit_train=60000": "dataset.limit_train must be between 1 and 50000 (images) or null for all, got 60000",
     "model=lstm": "reads text",

@@ -200,7 +200,7 @@ def test_evaluation_is_exact_and_leaves_no_trace() -> None:
 
 BAD_SETTINGS = [
     ({"batch": 16}, {}, r"batch\.per_worker must be at most 15 \(60 training images over 4 workers\), got 16"),
-    ({"workers": 61}, {}, r"batch\.per_worker must be at most 0"),
+    ({"workers": 61}, {}, "workers must be at most 60, one for each training image, got 61"),
     ({}, {"mean": (0.5,)}, r"dataset\.mean must be 3 numbers, one per channel, got \[0\.5\]"),
     ({}, {"std": (0.5, 0.0, 1.0)}, r"dataset\.std must be > 0"),
     ({}, {"augment": True, "crop_padding": -1}, r"dataset\.crop_padding must be between 0 and 4"),
