@@ -4,7 +4,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
-TEST_JOBS ?= auto
+# One more than cores: some tests wait for processes to end.
+TEST_JOBS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )))
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
